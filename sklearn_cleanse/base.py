@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
@@ -9,7 +11,36 @@ from sklearn.metrics import accuracy_score
 
 from .candidates import check_candidates, covers
 
-__all__ = ["PartialLabelMixin", "candidate_softmax"]
+__all__ = ["PartialLabelMixin", "candidate_softmax", "refuse_truth"]
+
+
+def refuse_truth(fit):
+    """Decorate a ``fit`` so that true labels sent to it by mistake get a helpful refusal.
+
+    Without metadata routing scikit-learn hands everything in ``params`` to `fit`.
+
+    Parameters
+    ----------
+    fit : callable
+        The method.
+
+    Returns
+    -------
+    fit : callable
+        The same, except that a keyword ``truth`` is explained.
+    """
+
+    @functools.wraps(fit)
+    def checked(self, X, y, *args, **kwargs):
+        if "truth" in kwargs:
+            raise TypeError(
+                "fit takes no truth: true labels only score. Write "
+                "sklearn.set_config(enable_metadata_routing=True) once; then "
+                'params={"truth": y} reaches scoring=truth_scorer and never fit'
+            )
+        return fit(self, X, y, *args, **kwargs)
+
+    return checked
 
 
 def candidate_softmax(log_proba: np.ndarray, candidates: sp.csr_array) -> sp.csr_array:

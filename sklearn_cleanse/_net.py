@@ -1,0 +1,400 @@
+"""The one training loop: a skorch net that trains on candidates, votes and counts.
+
+Algorithm 1 of the paper, in skorch's frame. A step (`CleanSENet.get_loss`) is the base loss under
+the weights of Eq. (4) plus λ times the count loss of Eq. (10). Between epochs a *survey* runs the
+network once over all rows: it finds neighbours and takes their votes.
+Nothing in a step waits for the device.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from skorch import NeuralNet
+from skorch.callbacks import Callback, EarlyStopping, LRScheduler
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ._rows import Batch, TrainingRows, as_tensor
+from .counts import COUNT_LOSSES
+from .losses import calibrate, candidate_confidences
+from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
+
+#: Largest number of values in one block of a survey or a prediction.
+BLOCK_VALUES = 2**22
+
+
+class Calibration(NamedTuple):
+    """The parameters of CleanSE, as the estimator documents them."""
+
+    temperature: float = 1.0
+    count_weight: float = 0.0
+    n_neighbors: int = 10
+    neighbors_from: str = "dataset"
+    neighbor_space: str = "representation"
+    soft: bool = True
+    count_loss: str = "interval"
+    proportions: Tensor | None = None
+
+    @property
+    def votes(self) -> bool:
+        return self.temperature > 1
+
+
+class CleanSENet(NeuralNet):
+    """Net that trains a module on `TrainingRows`.
+
+    Parameters
+    ----------
+    loss : Loss
+        The base loss.
+    loss_params : dict
+        Its parameters.
+    calibration : Calibration
+        What CleanSE adds.
+    order : numpy.random.RandomState
+        Shuffles the rows before each epoch.
+    *args, **kwargs
+        As for `skorch.NeuralNet`.
+    """
+
+    def __init__(self, *args, loss=None, loss_params=None, calibration=None, order=None, **kwargs):
+        self.loss = loss
+        self.loss_params = loss_params
+        self.calibration = calibration
+        self.order = order
+        super().__init__(*args, **kwargs)
+
+    @property
+    def _default_callbacks(self):
+        return []
+
+    def train(self, rows: TrainingRows, epochs: int, lr: float, schedule: str, callbacks: list):
+        """Train for some epochs, from wherever the weights are now."""
+        for group in self.optimizer_.param_groups:
+            group["lr"] = lr
+        if schedule == "onecycle":
+            steps = epochs * len(self.get_iterator(rows))
+            cycle = LRScheduler(
+                policy=torch.optim.lr_scheduler.OneCycleLR,
+                max_lr=lr,
+                total_steps=steps + 1,  # the scheduler counts the state before the first step
+                step_every="batch",
+                event_name=None,
+            )
+            callbacks = [("schedule", cycle), *callbacks]
+        self.max_epochs = epochs
+        self.callbacks = callbacks
+        self.initialize_callbacks()
+        rows.choose_pool(self.order)
+        return self.partial_fit(rows)
+
+    # -- one epoch ---------------------------------------------------------------------------
+
+    def get_iterator(self, dataset: TrainingRows, training=False):
+        return _Epoch(dataset, self.batch_size, self.order, bool(self.calibration.count_weight))
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.rows_ = X
+        if self.calibration.votes and self.calibration.neighbors_from == "dataset":
+            self._take_votes()
+
+    def on_epoch_begin(self, net, dataset_train=None, dataset_valid=None, **kwargs):
+        super().on_epoch_begin(net, dataset_train=dataset_train, dataset_valid=dataset_valid)
+        self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
+        self._began = time.perf_counter()
+        self._sums = torch.zeros(3, device=self.rows_.device)
+
+    def on_batch_begin(self, net, batch=None, training=False, **kwargs):
+        pass
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
+        if iterator is None:
+            return
+        self._set_training(training)
+        for batch in iterator:
+            self.notify("on_batch_begin", batch=batch, training=training)
+            step = step_fn(batch, **fit_params)
+            self.notify("on_batch_end", batch=batch, training=training, **step)
+        self.history.record(prefix + "_batch_count", len(iterator))
+
+    def train_step(self, batch, **fit_params):
+        """Do one optimiser step: skorch's own, less the closure no optimiser here needs."""
+        X, y = batch
+        self.optimizer_.zero_grad()
+        y_pred = self.module_(X)
+        loss = self.get_loss(y_pred, y, X=X, training=True)
+        loss.backward()
+        self.notify(
+            "on_grad_computed",
+            named_parameters=self.module_.named_parameters(),
+            batch=batch,
+            training=True,
+        )
+        self.optimizer_.step()
+        if self.loss.confidences is not None:
+            with torch.no_grad():
+                output = self.module_(X) if self.loss.second_pass else y_pred
+                self._renew(split_output(output)[0], y)
+        return {"loss": loss, "y_pred": y_pred}
+
+    def get_loss(self, y_pred, y_true: Batch, X=None, training=False) -> Tensor:
+        """Eq. (15): the reweighted base loss plus λ times the count loss."""
+        logits, representation = split_output(y_pred)
+        batch, rows, calibration = y_true, self.rows_, self.calibration
+        candidates = batch.candidates()
+        keeps = self.loss.confidences is not None
+        confidences = batch.dense(rows.confidences[batch.entries]) if keeps else None
+        if calibration.votes:
+            if calibration.neighbors_from == "batch":
+                votes = self._batch_votes(X, representation, candidates, confidences)
+            else:
+                votes = batch.dense(rows.votes[batch.entries])
+            weights = calibrate(
+                confidences, candidates, votes, calibration.temperature, calibration.soft
+            )
+        else:
+            weights = confidences if keeps else candidates.to(logits.dtype)
+        sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
+        base = self.loss.function(logits, candidates, weights, sample_weight, **self.loss_params)
+        total, count = base, torch.zeros_like(base)
+        if calibration.count_weight:
+            count = COUNT_LOSSES[calibration.count_loss](
+                logits, *batch.bounds, calibration.proportions, max_count=batch.max_count
+            )
+            total = base + calibration.count_weight * count
+        share = batch.shape[0] / len(rows)
+        self._sums += share * torch.stack([total, base, count]).detach()
+        return total
+
+    def on_epoch_end(self, net, dataset_train=None, dataset_valid=None, **kwargs):
+        survey = self._survey()
+        total, base, count = self._sums.tolist()
+        if not np.isfinite(total):
+            raise FloatingPointError(
+                f"the training loss became {total} in epoch {len(self.history)}; lower lr "
+                f"(now {self.lr}) or scale the features"
+            )
+        for key, value in {
+            "loss": total,
+            "base_loss": base,
+            "count_loss": count,
+            **survey,
+            "seconds": time.perf_counter() - self._began,
+        }.items():
+            self.history.record(key, value)
+
+    # -- between epochs ----------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _survey(self) -> dict[str, float]:
+        """Run the network over all rows: measure, and take votes."""
+        rows = self.rows_
+        self._set_training(False)
+        covered = torch.zeros((), device=rows.device)
+        for batch in rows.blocks(self._block_rows()):
+            logits, _ = split_output(self.module_(rows.X[batch.rows]))
+            covered += batch.candidates().gather(1, logits.argmax(dim=1, keepdim=True)).sum()
+        measured = {"covering_rate": covered / len(rows)}
+        if self.calibration.votes and self.calibration.neighbors_from == "dataset":
+            measured["clean_voter_share"] = self._take_votes()
+        return {key: value.item() for key, value in measured.items()}
+
+    def _renew(self, logits: Tensor, batch: Batch) -> None:
+        """Replace the confidences of a batch's rows by what the logits say."""
+        renewed = self.loss.confidences(logits, batch.candidates())
+        self.rows_.confidences[batch.entries] = renewed.flatten()[batch.cells]
+
+    @torch.no_grad()
+    def _take_votes(self) -> Tensor:
+        """Let partial rows' neighbours vote; return the share that have a clean one among them."""
+        self._set_training(False)
+        rows, calibration = self.rows_, self.calibration
+        pool = rows.block(rows.pool)
+        candidates, ballots = pool.candidates(), pool.dense(rows.confidences[pool.entries])
+        clean = candidates.sum(dim=1) == 1
+        voters = self._directions_of(rows.pool)
+        partial = np.flatnonzero(rows.counts > 1)
+        with_clean_voter = torch.zeros((), device=rows.device)
+        for batch in rows.blocks(max(1, BLOCK_VALUES // len(voters)), partial):
+            own = rows.pool_position[batch.rows]
+            everyone = len(voters) == len(rows)
+            queries = voters[own] if everyone else self._directions_of(batch.rows)
+            neighbors, similarity = nearest(queries, voters, calibration.n_neighbors, own=own)
+            if calibration.soft:
+                votes = restrict(soft_votes(neighbors, similarity, ballots), batch.candidates())
+            else:
+                votes = hard_votes(neighbors, similarity, candidates, batch.candidates())
+            rows.votes[batch.entries] = votes.flatten()[batch.cells]
+            with_clean_voter += clean[neighbors].any(dim=1).sum()
+        return with_clean_voter / max(1, len(partial))
+
+    def _directions_of(self, which) -> Tensor:
+        """Directions of the given rows, block by block."""
+        size = self._block_rows()
+        parts = []
+        for start in range(0, len(which), size):
+            X = self.rows_.X[which[start : start + size]]
+            parts.append(self._directions(X, split_output(self.module_(X))[1]))
+        return torch.cat(parts)
+
+    def _batch_votes(self, X, representation, candidates, confidences) -> Tensor:
+        """Let the rows of one batch vote for each other, as Algorithm 1 prints it."""
+        with torch.no_grad():
+            directions = self._directions(X, representation)
+            own = torch.arange(len(directions), device=directions.device)
+            neighbors, similarity = nearest(
+                directions, directions, self.calibration.n_neighbors, own=own
+            )
+            sizes = candidates.sum(dim=1, keepdim=True)
+            if self.calibration.soft:
+                ballots = candidates / sizes if confidences is None else confidences
+                votes = restrict(soft_votes(neighbors, similarity, ballots), candidates)
+            else:
+                votes = hard_votes(neighbors, similarity, candidates, candidates)
+            # A clean row's enhanced label is its only candidate, whoever its neighbours are.
+            return torch.where(sizes == 1, candidates.to(votes.dtype), votes)
+
+    def _directions(self, X: Tensor, representation: Tensor) -> Tensor:
+        if self.calibration.neighbor_space == "input":
+            representation = self.module_.scaling(X).flatten(start_dim=1)
+        return cosine_directions(representation.detach())
+
+    def _block_rows(self) -> int:
+        widest = max(self.rows_.n_classes, self.rows_.X[0].numel(), 512)
+        return max(1, BLOCK_VALUES // widest)
+
+    # -- prediction --------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def infer_blocks(self, X: np.ndarray, directions: bool = False) -> np.ndarray:
+        """Return log-probabilities, or directions in the neighbour space, of all rows."""
+        self._set_training(False)
+        size = max(1, BLOCK_VALUES // max(1, X[0].size))
+        parts = []
+        for start in range(0, len(X), size):
+            block = as_tensor(X[start : start + size], self.device)
+            logits, representation = split_output(self.module_(block))
+            if directions:
+                parts.append(self._directions(block, representation).cpu())
+            else:
+                parts.append(logits.double().log_softmax(dim=1).cpu())
+        return torch.cat(parts).numpy()
+
+    @torch.no_grad()
+    def finish(self) -> np.ndarray:
+        """Forget the training rows; return the directions of those that may vote."""
+        self._set_training(False)
+        voters = self._directions_of(self.rows_.pool)
+        self.rows_ = None
+        return voters.cpu().numpy()
+
+    @torch.no_grad()
+    def believe(self, X: np.ndarray, candidates: sp.csr_array) -> sp.csr_array:
+        """Return the confidence in each candidate of the given rows."""
+        self._set_training(False)
+        values = np.empty(candidates.nnz, dtype=np.float32)
+        size = max(1, BLOCK_VALUES // max(candidates.shape[1], X[0].size))
+        for start in range(0, len(X), size):
+            part = candidates[start : start + size]
+            logits, _ = split_output(self.module_(as_tensor(X[start : start + size], self.device)))
+            own = torch.from_numpy(part.toarray()).to(logits.device)
+            confidences = candidate_confidences(logits, own)[own].cpu().numpy()
+            first, last = candidates.indptr[[start, start + part.shape[0]]]
+            values[first:last] = confidences
+        return sp.csr_array((values, candidates.indices, candidates.indptr), shape=candidates.shape)
+
+
+class _Epoch:
+    """The batches of one epoch, shuffled anew each time it is iterated over."""
+
+    def __init__(self, rows: TrainingRows, batch_size: int, order, bounds: bool):
+        self.rows, self.order, self.bounds = rows, order, bounds
+        n, size = len(rows), min(batch_size, len(rows))
+        self.sizes = [size] * (n // size)
+        # Batch norm needs two rows: a last batch of one joins the batch before it.
+        if n % size == 1 and n > 1:
+            self.sizes[-1] += 1
+        elif n % size:
+            self.sizes.append(n % size)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self):
+        order = self.rows.shuffled(self.order)
+        for batch in self.rows.batches(order, self.sizes, self.bounds):
+            yield self.rows.X[batch.rows], batch
+
+
+def split_output(output) -> tuple[Tensor, Tensor]:
+    """Take a module's output apart; logits stand in for a representation it does not give."""
+    if isinstance(output, tuple):
+        return output
+    return output, output
+
+
+class Progress(Callback):
+    """One bar over the epochs, with the losses beside it."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.bar_ = tqdm(total=net.max_epochs, unit="epoch")
+
+    def on_epoch_end(self, net, **kwargs):
+        last = net.history[-1]
+        shown = {key: f"{last[key]:.4g}" for key in ("loss", "base_loss", "count_loss")}
+        self.bar_.set_postfix(**shown, covered=f"{last['covering_rate']:.1%}", refresh=False)
+        self.bar_.update()
+
+    def on_train_end(self, net, **kwargs):
+        self.bar_.close()
+        self.bar_ = None
+
+
+class ValidationScore(Callback):
+    """Record the approximated accuracy on held-out rows: no true label is needed."""
+
+    def __init__(self, X, candidates):
+        self.X, self.candidates = X, candidates
+
+    def on_epoch_end(self, net, **kwargs):
+        log_proba = torch.from_numpy(net.infer_blocks(self.X))
+        candidates = torch.from_numpy(self.candidates.toarray())
+        confidences = candidate_confidences(log_proba, candidates)
+        best = log_proba.argmax(dim=1, keepdim=True)
+        net.history.record("validation_score", confidences.gather(1, best).mean().item())
+
+
+def early_stopping(X: np.ndarray, candidates, patience: int) -> list[tuple[str, Callback]]:
+    """Score held-out rows after each epoch, stop when that no longer helps, keep the best."""
+    stop = EarlyStopping(
+        monitor="validation_score",
+        lower_is_better=False,
+        patience=patience,
+        threshold=0.0,
+        load_best=True,
+        sink=_silent,
+    )
+    return [("validation", ValidationScore(X, candidates)), ("early_stopping", stop)]
+
+
+def _silent(*args, **kwargs):
+    pass
+
+
+def choose_device(device: str) -> str:
+    """Turn "auto" into the best device there is: CUDA, then MPS, then CPU."""
+    if device != "auto":
+        try:
+            return str(torch.zeros(0, device=device).device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"device={device!r} cannot be used here ({error}); use 'auto' or 'cpu'"
+            ) from error
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -1,0 +1,195 @@
+"""The training rows on the device, and the batches cut from them.
+
+What belongs to a candidate (its confidence, its vote) lives in flat tensors, in the order of the
+candidate matrix's entries, so that memory follows the candidates and not rows times classes. The
+index arithmetic of an epoch is done once, on the host; a batch is then slices and one scatter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+#: Most rows that may vote in a survey. Beyond that, searching all would cost n² and gain little.
+MAX_VOTERS = 2**14
+
+
+class Batch(NamedTuple):
+    """Some rows' candidates, as the training step needs them.
+
+    ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
+    positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
+    of Eq. (9), and ``max_count`` the largest upper bound, known on the host.
+    """
+
+    rows: Tensor
+    entries: Tensor
+    cells: Tensor
+    shape: tuple[int, int]
+    bounds: Tensor | None = None
+    max_count: int | None = None
+
+    def dense(self, values: Tensor) -> Tensor:
+        """Lay values of the candidates out as a (rows × classes) block, zero elsewhere."""
+        block = values.new_zeros(self.shape[0] * self.shape[1])
+        return block.scatter_(0, self.cells, values).view(self.shape)
+
+    def candidates(self) -> Tensor:
+        block = torch.zeros(
+            self.shape[0] * self.shape[1], dtype=torch.bool, device=self.rows.device
+        )
+        return block.index_fill_(0, self.cells, True).view(self.shape)
+
+
+class TrainingRows(torch.utils.data.Dataset):
+    """Features, candidates, confidences and votes of the rows a network is trained on.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, ...)
+        Features, used without a copy where the device allows.
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+    sample_weight : ndarray of shape (n_samples,) or None
+    device : torch.device
+    """
+
+    def __init__(self, X, candidates: sp.csr_array, sample_weight, device):
+        self.X = as_tensor(X, device)
+        self.device = self.X.device
+        self.indptr = candidates.indptr.astype(np.int64)
+        self.indices = candidates.indices.astype(np.int64)
+        self.n_classes = candidates.shape[1]
+        self.counts = np.diff(self.indptr)
+        self.sample_weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, dtype=np.float32)
+            self.sample_weight = torch.tensor(weight, device=self.device)
+        even = np.repeat(1.0 / self.counts, self.counts).astype(np.float32)
+        self.confidences = torch.tensor(even, device=self.device)
+        # A clean row's enhanced label is its only candidate; nobody need vote on it.
+        self.votes = (self.confidences == 1).to(self.confidences.dtype)
+        self.by_content = content_order(X, candidates)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def shuffled(self, order) -> np.ndarray:
+        """Shuffle the rows, from an order that does not depend on how they came."""
+        return self.by_content[order.permutation(len(self))]
+
+    def choose_pool(self, order) -> None:
+        """Choose the rows that may vote: all, or clean rows and a sample where there are many."""
+        pool = np.arange(len(self))
+        if len(self) > MAX_VOTERS:
+            shuffled = self.shuffled(order)
+            clean = shuffled[self.counts[shuffled] == 1][: MAX_VOTERS // 2]
+            others = shuffled[~np.isin(shuffled, clean)][: MAX_VOTERS - len(clean)]
+            pool = np.sort(np.concatenate([clean, others]))
+        position = np.full(len(self), -1)
+        position[pool] = np.arange(len(pool))
+        self.pool, self.pool_position = pool, self._to_device(position)
+
+    def __getitem__(self, row):
+        return self.X[row], self.block(np.atleast_1d(row))
+
+    def block(self, rows: np.ndarray) -> Batch:
+        """Cut out the given rows, in the given order."""
+        return next(self.batches(rows, [len(rows)]))
+
+    def blocks(self, size: int, rows: np.ndarray | None = None) -> Iterator[Batch]:
+        """Cut rows (all if None), in their own order, into blocks of at most ``size`` rows."""
+        rows = np.arange(len(self)) if rows is None else rows
+        n = len(rows)
+        return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
+
+    def batches(self, order: np.ndarray, sizes: list[int], bounds: bool = False) -> Iterator[Batch]:
+        """Cut rows, in the given order, into batches of the given sizes."""
+        if not sizes:
+            return
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        counts = self.counts[order]
+        entry_ends = np.cumsum(counts)
+        within = np.arange(counts.sum()) - np.repeat(entry_ends - counts, counts)
+        entries = np.repeat(self.indptr[order], counts) + within
+        columns = self.indices[entries]
+        batch_of_row = np.repeat(np.arange(len(sizes)), sizes)
+        local_row = np.arange(len(order)) - starts[batch_of_row]
+        cells = self._to_device(np.repeat(local_row, counts) * self.n_classes + columns)
+        entries = self._to_device(entries)
+        rows = self._to_device(order)
+        edges = np.concatenate([[0], entry_ends])[np.concatenate([[0], ends])]
+        limits = highest = None
+        if bounds:
+            batch_of_entry = np.repeat(batch_of_row, counts)
+            limits, highest = self._bounds(batch_of_entry, columns, counts, len(sizes))
+        for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            part = slice(edges[i], edges[i + 1])
+            yield Batch(
+                rows[start:end],
+                entries[part],
+                cells[part],
+                (int(end - start), self.n_classes),
+                None if limits is None else limits[i],
+                None if highest is None else int(highest[i]),
+            )
+
+    def _bounds(self, batch_of_entry, columns, counts, n_batches):
+        """Count clean rows and candidates of each class in each batch: Eq. (9)."""
+        place = batch_of_entry * self.n_classes + columns
+        size = n_batches * self.n_classes
+        clean = np.repeat(counts == 1, counts)
+        lower = np.bincount(place[clean], minlength=size)
+        upper = np.bincount(place, minlength=size)
+        limits = np.stack([lower, upper]).reshape(2, n_batches, self.n_classes)
+        return self._to_device(limits.transpose(1, 0, 2)), limits[1].max(axis=1)
+
+    def _to_device(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def confidence_matrix(self) -> sp.csr_array:
+        values = self.confidences.cpu().numpy()
+        shape = (len(self), self.n_classes)
+        return sp.csr_array((values, self.indices, self.indptr), shape=shape)
+
+
+def content_order(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+    """Sort rows by what they hold.
+
+    Shuffling from this order makes training independent of the order in which rows come. The
+    order itself means nothing.
+    """
+    flat = np.ascontiguousarray(X).reshape(len(X), -1)
+    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    order = np.argsort(rows, kind="stable")
+    new = np.concatenate([[True], rows[order][1:] != rows[order][:-1]])
+    if new.all():
+        return order
+    # Equal features: the candidates decide, by a number that stands for the set.
+    rank = np.empty(len(X), dtype=np.int64)
+    rank[order] = np.cumsum(new)
+    key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
+    return np.lexsort((key, rank))
+
+
+def as_tensor(X: np.ndarray, device) -> Tensor:
+    """Put features on the device, sharing memory where possible.
+
+    Floats keep their precision until they are scaled (single precision would lose, say, time
+    stamps); only a device without double precision gets single.
+    """
+    device = torch.device(device)
+    if X.dtype == np.float64 and device.type == "mps":
+        X = X.astype(np.float32)
+    if any(stride < 0 for stride in X.strides) or not X.dtype.isnative:
+        X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
+    with warnings.catch_warnings():
+        # A memmap opened for reading is not writable; torch fears that we might write to it.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(X).to(device)

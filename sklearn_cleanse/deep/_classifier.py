@@ -1,0 +1,440 @@
+"""The network behind every deep method: `PartialLabelClassifier`."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .. import _net
+from .._rows import TrainingRows, content_order
+from ..base import PartialLabelMixin, refuse_truth
+from ..candidates import check_candidates
+from ..losses import LOSSES, check_loss_params
+from ..modules import MODULES
+from ..scaling import SCALINGS, ScaledNetwork, choose_scaling, fit_scaling
+
+__all__ = ["PartialLabelClassifier"]
+
+
+class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
+    """Neural network trained on candidate labels with one of the field's losses.
+
+    CC, RC, PRODEN, LWS, CAVL, SCARCE and the average loss are values of ``loss``.
+
+    Parameters
+    ----------
+    loss : {"average", "cc", "rc", "proden", "lws", "cavl", "scarce"}, default="cc"
+        The base loss; see the table of methods in the documentation.
+    loss_params : dict, default=None
+        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` of "scarce".
+    module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
+        The network. A class is called with the number of features (of channels, for images) and
+        the number of classes; it returns logits, or logits and a representation.
+    module_params : dict, default=None
+        Further arguments for the module.
+    hidden_layer_sizes : tuple of int, default=(300, 300, 300)
+        Units of each hidden layer of the "mlp".
+    dropout : float, default=0.0
+        Share of activations that the "mlp" drops after each hidden layer while training.
+    scaling : {"auto", "standard", "sqrt", "minmax", "common"} or None, default="auto"
+        How features are scaled, inside the model and by the training rows; see
+        `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which neighbours'
+        candidates agree best, which needs no true label.
+    max_epochs : int, default=100
+        Passes over the training rows.
+    batch_size : int, default=16
+        Rows per step.
+    lr : float, default=0.01
+        Learning rate; with the "onecycle" schedule its peak.
+    schedule : {"onecycle", "constant"}, default="onecycle"
+        How the learning rate changes over the epochs.
+    weight_decay : float, default=1e-4
+        L2 penalty.
+    early_stopping : bool, default=False
+        Whether to hold out rows, stop when their approximated accuracy, which needs candidates
+        only, no longer grows, and keep the best epoch's weights.
+    validation_fraction : float, default=0.1
+        Share of rows held out by ``early_stopping``.
+    n_iter_no_change : int, default=20
+        Epochs without improvement after which ``early_stopping`` stops.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the weights of the previous call.
+    device : str, default="auto"
+        Where to train. "auto" takes CUDA, then MPS, then the CPU.
+    random_state : int, RandomState instance or None, default=None
+        Fixes weights, shuffling and dropout. The caller's generators are left alone.
+    callbacks : list of skorch callbacks, default=None
+        Called by the training loop; ``net_.callbacks_`` holds the copies that were used.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
+        Confidence in each candidate of the training rows; sparse if the candidates were.
+    history_ : list of dict
+        One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
+        training rows whose prediction is a candidate) and "seconds"; with votes
+        "clean_voter_share" (share of partial rows that have a clean neighbour).
+    n_iter_ : int
+        Number of epochs trained.
+    net_ : skorch.NeuralNet
+        The trained net.
+    scaling_ : str or None
+        The scaling in use.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they have any.
+
+    See Also
+    --------
+    CleanSEClassifier : The same network, calibrated by clean samples.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import PartialLabelClassifier
+    >>> X = [[0.0], [0.1], [0.9], [1.0]]
+    >>> y = [{"low"}, {"low", "high"}, {"low", "high"}, {"high"}]
+    >>> clf = PartialLabelClassifier("cc", max_epochs=20, random_state=0).fit(X, y)
+    >>> clf.predict([[0.05], [0.95]])
+    array(['low', 'high'], dtype='<U4')
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "loss": [StrOptions(set(LOSSES))],
+        "loss_params": [dict, None],
+        "module": [StrOptions(set(MODULES)), type],
+        "module_params": [dict, None],
+        "hidden_layer_sizes": ["array-like"],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "scaling": [StrOptions({"auto", *SCALINGS}), None],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "schedule": [StrOptions({"onecycle", "constant"})],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "device": [str, torch.device],
+        "random_state": ["random_state"],
+        "callbacks": [list, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        loss="cc",
+        *,
+        loss_params=None,
+        module="mlp",
+        module_params=None,
+        hidden_layer_sizes=(300, 300, 300),
+        dropout=0.0,
+        scaling="auto",
+        max_epochs=100,
+        batch_size=16,
+        lr=0.01,
+        schedule="onecycle",
+        weight_decay=1e-4,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=20,
+        warm_start=False,
+        device="auto",
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        self.loss = loss
+        self.loss_params = loss_params
+        self.module = module
+        self.module_params = module_params
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.dropout = dropout
+        self.scaling = scaling
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    @refuse_truth
+    def fit(self, X, y, sample_weight=None):
+        """Train on features and candidates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Features. They need no scaling.
+        y : array-like
+            Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
+            DataFrame whose columns are the classes; a list of label sets; or labels of shape
+            (n_samples,).
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts. Zero leaves it out. Whole numbers repeat it, as if it
+            occurred so often (up to ten times on average); other weights scale its part in the
+            base loss.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._validate_params()
+        again = self.warm_start and hasattr(self, "net_")
+        return self._train(X, y, sample_weight, self.max_epochs, reset=not again)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Train one more epoch, on the given rows alone.
+
+        Neighbours are sought among these rows. The learning rate is a tenth of ``lr`` under the
+        "onecycle" schedule, which has no end to head for here. The features keep the scaling of
+        the first call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Features.
+        y : array-like
+            Candidates, in any form that `fit` takes.
+        classes : array-like of shape (n_classes,), default=None
+            All classes there will ever be. Needed in the first call, unless the columns of a
+            candidate matrix tell them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts, as in `fit`.
+
+        Returns
+        -------
+        self : object
+            The trained estimator.
+        """
+        self._validate_params()
+        classes = None if classes is None else np.asarray(classes)
+        first = not hasattr(self, "net_")
+        if not first and classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
+                f"{self.classes_.tolist()}"
+            )
+        return self._train(X, y, sample_weight, None, reset=first, classes=classes)
+
+    def _train(self, X, y, sample_weight, epochs, reset, classes=None):
+        """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
+        X = self._check_X(X, reset=reset)
+        if len(X) < 2:
+            raise ValueError("n_samples=1: one sample is not enough to train a network on")
+        known = classes if reset else self.classes_
+        classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
+        random = check_random_state(self.random_state)
+        device = _net.choose_device(self.device)
+        loss_params = check_loss_params(self.loss, self.loss_params, candidates, device)
+        callbacks = [_net.Progress()] if self.verbose else []
+        used, weight = self._use_weights(sample_weight, X)
+        if self.early_stopping:
+            used, out = self._hold_out(X, candidates, used, random)
+            callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
+        weight = None if weight is None else weight[used]
+        everything = len(used) == len(X) and (used == np.arange(len(X))).all()
+        own_X, own_candidates = (X, candidates) if everything else (X[used], candidates[used])
+        with _own_generator(random.randint(2**31 - 1), device):
+            rows = TrainingRows(
+                own_X, own_candidates, None if weight is None else weight[used], device
+            )
+            if reset:
+                self.classes_ = classes
+                self.net_ = self._build(own_X, own_candidates, device, rows.shuffled(random))
+            else:  # a network that has learnt something need not start from even odds
+                rows.confidences.copy_(
+                    torch.from_numpy(self.net_.believe(own_X, own_candidates).data)
+                )
+            self.net_.loss = LOSSES[self.loss]
+            self.net_.loss_params = loss_params
+            self.net_.calibration = self._calibration(own_candidates, device)
+            self.net_.order = np.random.RandomState(random.randint(2**31 - 1))
+            self.net_.batch_size = self.batch_size
+            off_schedule = epochs is None
+            self.net_.train(
+                rows,
+                epochs=1 if off_schedule else epochs,
+                lr=self.lr / 10 if off_schedule and self.schedule == "onecycle" else self.lr,
+                schedule="constant" if off_schedule else self.schedule,
+                callbacks=callbacks + copy.deepcopy(self.callbacks or []),
+            )
+        self._voter_rows, self._voters = used[rows.pool], self.net_.finish()
+        self._voter_proba = self.net_.believe(X[self._voter_rows], candidates[self._voter_rows])
+        self._candidate_proba = self.net_.believe(X, candidates)
+        self._sparse_candidates = sp.issparse(y)
+        self.history_ = [
+            {key: value for key, value in epoch.items() if key not in _INTERNAL}
+            for epoch in self.net_.history
+            if "seconds" in epoch  # an interrupted epoch has not got so far
+        ]
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def _check_X(self, X, reset):
+        X = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True)
+        if X.dtype.kind in "iu" and X.dtype.itemsize > 2:
+            X = X.astype(np.float64)
+        elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
+            X = X.astype(np.float32)
+        if reset:
+            self._sample_shape = X.shape[1:]
+        elif X.shape[1:] != self._sample_shape:
+            raise ValueError(
+                f"X has samples of shape {X.shape[1:]}, but the estimator was fitted on samples of "
+                f"shape {self._sample_shape}"
+            )
+        return X
+
+    def _use_weights(self, sample_weight, X):
+        """Tell which rows to train on, how often, and with which weights in the loss."""
+        if sample_weight is None:
+            return np.arange(len(X)), None
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X):
+            return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
+        return np.flatnonzero(weight), weight
+
+    def _hold_out(self, X, candidates, used, random):
+        n_out = max(1, round(self.validation_fraction * len(used)))
+        if len(used) - n_out < 2:
+            raise ValueError(
+                f"early_stopping holds out {n_out} of {len(used)} rows and leaves too few to train "
+                f"on; lower validation_fraction (now {self.validation_fraction}) or switch it off"
+            )
+        order = content_order(X[used], candidates[used])[random.permutation(len(used))]
+        return used[np.sort(order[n_out:])], used[np.sort(order[:n_out])]
+
+    def _build(self, X, candidates, device, shuffled):
+        """Make the network, and a scaling fitted to the training rows in front of it."""
+        self.scaling_ = self.scaling
+        if self.scaling == "auto":
+            some = shuffled[:_SCALING_ROWS]
+            self.scaling_ = choose_scaling(X[some], candidates[some])
+        module, params, n_inputs = self.module, dict(self.module_params or {}), X.shape[1]
+        if module == "mlp":
+            sizes = tuple(np.ravel(self.hidden_layer_sizes).tolist())
+            if not all(isinstance(size, int) and size > 0 for size in sizes):
+                raise ValueError(
+                    f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; it must hold whole "
+                    "numbers above zero, such as (300, 300)"
+                )
+            params = {"hidden_layer_sizes": sizes, "dropout": self.dropout, **params}
+            n_inputs = int(np.prod(X.shape[1:]))
+        elif X.ndim != 4 and module == "resnet34":
+            raise ValueError(
+                f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
+                f"but X has shape {X.shape}; reshape X, or use module='mlp'"
+            )
+        network = MODULES.get(module, module)(n_inputs, candidates.shape[1], **params)
+        return _net.CleanSENet(
+            ScaledNetwork(fit_scaling(X, self.scaling_), network),
+            criterion=torch.nn.Identity,  # losses here are functions
+            optimizer=torch.optim.Adam,
+            optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
+            optimizer__weight_decay=self.weight_decay,
+            lr=self.lr,
+            train_split=None,
+            predict_nonlinearity=torch.nn.Softmax(dim=-1),
+            device=device,
+            verbose=0,
+        ).initialize()
+
+    def _calibration(self, candidates, device):
+        return _net.Calibration()
+
+    @property
+    def candidate_proba_(self):
+        """Confidence in each candidate of the training rows."""
+        check_is_fitted(self)
+        proba = self._candidate_proba
+        return proba if self._sparse_candidates else proba.toarray()
+
+    def predict_log_proba(self, X):
+        """Tell the logarithm of each class's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            Finite even where the probability itself would be rounded to zero.
+        """
+        check_is_fitted(self)
+        return self.net_.infer_blocks(self._check_X(X, reset=False))
+
+    def predict_proba(self, X):
+        """Tell each class's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``. For loss="scarce", which trains each class
+            against the rest, they rank well but are not calibrated.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X):
+        """Predict the label of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        log_proba = self.predict_log_proba(X)
+        return self.classes_[log_proba.argmax(axis=1)]
+
+
+_INTERNAL = ("batches", "train_batch_count")
+
+#: On so many rows, at most, the scaling is chosen.
+_SCALING_ROWS = 4000
+
+#: Whole-number weights repeat rows unless that makes the data so many times larger.
+_MOST_REPEATS = 10
+
+
+@contextmanager
+def _own_generator(seed: int, device: str):
+    """Seed torch for a while; the caller's generators are as before afterwards."""
+    cuda = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.random.manual_seed(seed)
+        yield

@@ -1,0 +1,266 @@
+"""The flagship: `CleanSEClassifier`, a network calibrated by clean samples."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import ClassVar
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _net
+from ..candidates import check_candidates
+from ..counts import COUNT_LOSSES, estimate_proportions
+from ._classifier import PartialLabelClassifier
+from ._explain import Explanation, explain_votes
+
+__all__ = ["PAPER_SETTINGS", "CleanSEClassifier"]
+
+#: The paper's own form of CleanSE, as arguments: ``CleanSEClassifier(**PAPER_SETTINGS)``.
+PAPER_SETTINGS = {
+    "loss": "cc",
+    "temperature": 3.0,
+    "count_weight": 1e-3,
+    "n_neighbors": 10,
+    "neighbors_from": "batch",
+    "neighbor_space": "representation",
+    "vote": "hard",
+    "count_loss": "entropy",
+    "hidden_layer_sizes": (300, 300),
+    "scaling": "standard",
+    "max_epochs": 250,
+    "batch_size": 64,
+    "lr": 1e-3,
+    "schedule": "constant",
+    "weight_decay": 1e-5,
+}
+
+
+class CleanSEClassifier(PartialLabelClassifier):
+    """Neural network for candidate labels, calibrated by clean samples.
+
+    Two ideas of [1]_ are added to a base loss. *Votes*: each sample's nearest neighbours, above
+    all the clean ones (a single candidate), tell which of its candidates to believe. *Counts*: a
+    label occurs at least as often as it is a clean sample's and at most as often as it is a
+    candidate, and the probability that the predictions respect this is maximised.
+
+    Parameters
+    ----------
+    loss : {"average", "cc", "rc", "proden", "lws", "cavl", "scarce"}, default="proden"
+        The base loss to calibrate.
+    temperature : float, default=3.0
+        T of Eq. (4): how much more the candidate that the votes name counts than the others.
+        1 switches the votes off.
+    count_weight : float, default=1e-3
+        λ of Eq. (15), the weight of the count loss. 0 switches it off.
+    n_neighbors : int, default=10
+        Neighbours that vote.
+    neighbors_from : {"dataset", "batch"}, default="dataset"
+        Whether neighbours are sought among all training rows, once per epoch, or in each
+        mini-batch, as Algorithm 1 does.
+    neighbor_space : {"representation", "input"}, default="representation"
+        Whether similarity (cosine) is that of the network's last hidden layer or that of the
+        scaled features.
+    vote : {"soft", "hard"}, default="soft"
+        "hard" names one candidate per row by Eq. (3). "soft" lets each neighbour spread its
+        current confidences, weighted by similarity.
+    count_loss : {"interval", "entropy", "proportion"}, default="interval"
+        "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
+        prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
+    loss_params : dict, default=None
+        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` of "scarce".
+    module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
+        The network. A class is called with the number of features (of channels, for images) and
+        the number of classes; it returns logits, or logits and a representation.
+    module_params : dict, default=None
+        Further arguments for the module.
+    hidden_layer_sizes : tuple of int, default=(300, 300, 300)
+        Units of each hidden layer of the "mlp".
+    dropout : float, default=0.0
+        Share of activations that the "mlp" drops after each hidden layer while training.
+    scaling : {"auto", "standard", "sqrt", "minmax", "common"} or None, default="auto"
+        How features are scaled, inside the model and by the training rows; see
+        `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which neighbours'
+        candidates agree best, which needs no true label.
+    max_epochs : int, default=100
+        Passes over the training rows.
+    batch_size : int, default=16
+        Rows per step.
+    lr : float, default=0.01
+        Learning rate; with the "onecycle" schedule its peak.
+    schedule : {"onecycle", "constant"}, default="onecycle"
+        How the learning rate changes over the epochs.
+    weight_decay : float, default=1e-4
+        L2 penalty.
+    early_stopping : bool, default=False
+        Whether to hold out rows, stop when their approximated accuracy, which needs candidates
+        only, no longer grows, and keep the best epoch's weights.
+    validation_fraction : float, default=0.1
+        Share of rows held out by ``early_stopping``.
+    n_iter_no_change : int, default=20
+        Epochs without improvement after which ``early_stopping`` stops.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the weights of the previous call.
+    device : str, default="auto"
+        Where to train. "auto" takes CUDA, then MPS, then the CPU.
+    random_state : int, RandomState instance or None, default=None
+        Fixes weights, shuffling and dropout. The caller's generators are left alone.
+    callbacks : list of skorch callbacks, default=None
+        Called by the training loop; ``net_.callbacks_`` holds the copies that were used.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
+        Confidence in each candidate of the training rows; sparse if the candidates were.
+    history_ : list of dict
+        One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
+        training rows whose prediction is a candidate) and "seconds"; with votes
+        "clean_voter_share" (share of partial rows that have a clean neighbour).
+    n_iter_ : int
+        Number of epochs trained.
+    net_ : skorch.NeuralNet
+        The trained net.
+    scaling_ : str or None
+        The scaling in use.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they have any.
+
+    See Also
+    --------
+    PartialLabelClassifier : The same network without calibration.
+
+    References
+    ----------
+    .. [1] G. Wang, C.-M. Vong, J. Huang. Exploiting the Potential Supervision Information of
+       Clean Samples in Partial Label Learning.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import CleanSEClassifier
+    >>> X = [[0.0], [0.1], [0.9], [1.0]]
+    >>> y = [{"low"}, {"low", "high"}, {"low", "high"}, {"high"}]
+    >>> clf = CleanSEClassifier(max_epochs=20, random_state=0).fit(X, y)
+    >>> clf.predict([[0.05], [0.95]])
+    array(['low', 'high'], dtype='<U4')
+    >>> clf.disambiguate(X, y)
+    array(['low', 'low', 'high', 'high'], dtype='<U4')
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PartialLabelClassifier._parameter_constraints,
+        "temperature": [Interval(Real, 1, None, closed="left")],
+        "count_weight": [Interval(Real, 0, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "neighbors_from": [StrOptions({"dataset", "batch"})],
+        "neighbor_space": [StrOptions({"representation", "input"})],
+        "vote": [StrOptions({"soft", "hard"})],
+        "count_loss": [StrOptions(set(COUNT_LOSSES))],
+    }
+
+    def __init__(
+        self,
+        loss="proden",
+        *,
+        temperature=3.0,
+        count_weight=1e-3,
+        n_neighbors=10,
+        neighbors_from="dataset",
+        neighbor_space="representation",
+        vote="soft",
+        count_loss="interval",
+        loss_params=None,
+        module="mlp",
+        module_params=None,
+        hidden_layer_sizes=(300, 300, 300),
+        dropout=0.0,
+        scaling="auto",
+        max_epochs=100,
+        batch_size=16,
+        lr=0.01,
+        schedule="onecycle",
+        weight_decay=1e-4,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=20,
+        warm_start=False,
+        device="auto",
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        super().__init__(
+            loss,
+            loss_params=loss_params,
+            module=module,
+            module_params=module_params,
+            hidden_layer_sizes=hidden_layer_sizes,
+            dropout=dropout,
+            scaling=scaling,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            lr=lr,
+            schedule=schedule,
+            weight_decay=weight_decay,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            warm_start=warm_start,
+            device=device,
+            random_state=random_state,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+        self.temperature = temperature
+        self.count_weight = count_weight
+        self.n_neighbors = n_neighbors
+        self.neighbors_from = neighbors_from
+        self.neighbor_space = neighbor_space
+        self.vote = vote
+        self.count_loss = count_loss
+
+    def _calibration(self, candidates, device):
+        proportions = None
+        if self.count_weight and self.count_loss == "proportion":
+            proportions = estimate_proportions(candidates)
+            proportions = torch.tensor(proportions, dtype=torch.float32, device=device)
+        return _net.Calibration(
+            self.temperature,
+            self.count_weight,
+            self.n_neighbors,
+            self.neighbors_from,
+            self.neighbor_space,
+            self.vote == "soft",
+            self.count_loss,
+            proportions,
+        )
+
+    def explain(self, X, y=None) -> list[Explanation]:
+        """Show which training rows vote on each sample, and what comes of it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples to explain. A training row finds itself as its nearest neighbour unless
+            it is left out: similarity one and the same candidates give it away, and it is then
+            passed over, as in training.
+        y : array-like, default=None
+            Their candidates, in any form that `fit` takes. If None, every class is one.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One per sample; print it for a small table.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        candidates = None
+        if y is not None:
+            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+        return explain_votes(self, X, candidates)

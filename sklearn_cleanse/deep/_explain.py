@@ -1,0 +1,136 @@
+"""Why a label is believed: the votes behind it, as a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.utils import Bunch
+
+from ..losses import LOSSES, calibrate, candidate_confidences
+from ..neighbors import hard_votes, nearest, restrict, soft_votes
+
+__all__ = ["Explanation"]
+
+
+class Explanation(Bunch):
+    """The votes on one sample.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_candidates,)
+        The sample's candidates.
+    confidences : ndarray of shape (n_candidates,)
+        How far the network believes in each.
+    votes : ndarray of shape (n_candidates,)
+        The share of the neighbours' votes that each got; all zero if nobody voted.
+    weights : ndarray of shape (n_candidates,)
+        What a training step would weigh each with: Eq. (4).
+    prediction : object
+        The class the network predicts, candidate or not.
+    neighbors : ndarray of shape (n_neighbors,), dtype int
+        The voters, as row numbers of the training data, most similar first.
+    similarity : ndarray of shape (n_neighbors,)
+        Their cosine similarity.
+    clean : ndarray of shape (n_neighbors,), dtype bool
+        Whether each has a single candidate.
+    ballots : list of dict
+        What each voter believes: its candidates and the confidence in each.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import CleanSEClassifier
+    >>> X = [[0.0], [0.1], [0.9], [1.0]]
+    >>> y = [{"low"}, {"low", "high"}, {"low", "high"}, {"high"}]
+    >>> clf = CleanSEClassifier(n_neighbors=1, max_epochs=20, random_state=0).fit(X, y)
+    >>> why = clf.explain([[0.02]], [{"low", "high"}])[0]
+    >>> why.neighbors, why.clean
+    (array([0]), array([ True]))
+    >>> print(why)
+    predicted: low
+    candidate confidence  votes  weight
+    high      ...  0.000 ...
+    low       ...  1.000 ...
+    voters (training row, similarity, clean, what it believes)
+           0 ... clean  low 1.00
+    """
+
+    def __str__(self) -> str:
+        width = max(9, *(len(str(label)) for label in self.labels))
+        lines = [
+            f"predicted: {self.prediction}",
+            f"{'candidate':<{width}} confidence  votes  weight",
+        ]
+        lines += [
+            f"{label!s:<{width}} {confidence:10.3f} {vote:6.3f} {weight:7.3f}"
+            for label, confidence, vote, weight in zip(
+                self.labels, self.confidences, self.votes, self.weights, strict=True
+            )
+        ]
+        lines.append("voters (training row, similarity, clean, what it believes)")
+        for row, similarity, clean, ballot in zip(
+            self.neighbors, self.similarity, self.clean, self.ballots, strict=True
+        ):
+            believes = ", ".join(
+                f"{label} {share:.2f}"
+                for label, share in sorted(ballot.items(), key=lambda item: -item[1])
+            )
+            lines.append(f"{row:>8} {similarity:6.3f} {'clean' if clean else '     '}  {believes}")
+        return "\n".join(lines)
+
+
+def explain_votes(estimator, X, candidates) -> list[Explanation]:
+    """Let the fitted estimator's voters vote on new rows, as in training."""
+    classes = estimator.classes_
+    log_proba = estimator.net_.infer_blocks(X)
+    queries = torch.from_numpy(estimator.net_.infer_blocks(X, directions=True))
+    voters = torch.from_numpy(estimator._voters)
+    belief = estimator._voter_proba
+    own = torch.ones(len(X), len(classes), dtype=torch.bool)
+    if candidates is not None:
+        own = torch.from_numpy(candidates.toarray())
+    neighbors, similarity = nearest(
+        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, belief, own)
+    )
+    believed = torch.from_numpy(belief.toarray())
+    if estimator.vote == "soft":
+        votes = restrict(soft_votes(neighbors, similarity, believed), own)
+    else:
+        votes = hard_votes(neighbors, similarity, believed > 0, own)
+    confidences = candidate_confidences(torch.from_numpy(log_proba), own)
+    keeps = LOSSES[estimator.loss].confidences is not None
+    weights = calibrate(
+        confidences if keeps else None,
+        own,
+        votes.double(),
+        estimator.temperature,
+        estimator.vote == "soft",
+    )
+    clean = np.diff(belief.indptr) == 1
+    explanations = []
+    for i in range(len(X)):
+        mine, who = own[i].numpy(), neighbors[i].numpy()
+        ballots = [
+            dict(zip(classes[row.indices].tolist(), row.data.tolist(), strict=True))
+            for row in (belief[[position]] for position in who)
+        ]
+        explanations.append(
+            Explanation(
+                labels=classes[mine],
+                confidences=confidences[i].numpy()[mine],
+                votes=votes[i].numpy()[mine],
+                weights=weights[i].numpy()[mine],
+                prediction=classes[log_proba[i].argmax()],
+                neighbors=estimator._voter_rows[who],
+                similarity=similarity[i].numpy(),
+                clean=clean[who],
+                ballots=ballots,
+            )
+        )
+    return explanations
+
+
+def _find_self(queries, voters, belief, own) -> torch.Tensor:
+    """Find each query among the voters: same direction, same candidates; -1 if it is none."""
+    similarity, position = (queries @ voters.T).max(dim=1)
+    same = (torch.from_numpy(belief.toarray())[position] > 0) == own
+    return torch.where((similarity > 1 - 1e-6) & same.all(dim=1), position, -1)

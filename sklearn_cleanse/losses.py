@@ -1,0 +1,291 @@
+"""The base losses: each method of the field that trains a network, as a pure function.
+
+Every loss has one shape::
+
+    loss(logits, candidates, weights, sample_weight, **params) -> scalar
+
+``weights`` says how much each candidate of each sample counts. Where they come from is what
+tells many methods apart, so a method is a record (`Loss`): its function, how it updates the
+confidences it keeps from visit to visit (if any), and its parameters with their defaults. To add
+a method, write the function and one entry of `LOSSES`.
+
+CleanSE's weight matrix K (Eq. 4) reaches every loss through ``weights``: a loss without
+confidences gets K itself, one with confidences gets them calibrated by K (`calibrate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .counts import estimate_proportions
+
+__all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params"]
+
+
+def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Softmax over the candidates alone: what the network believes, given the candidates.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n_samples, n_classes)
+    candidates : Tensor of shape (n_samples, n_classes), dtype bool
+
+    Returns
+    -------
+    confidences : Tensor of shape (n_samples, n_classes)
+        Zero outside the candidates; rows sum to one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.losses import candidate_confidences
+    >>> candidate_confidences(torch.tensor([[3.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
+    tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    return logits.masked_fill(~candidates, -torch.inf).softmax(dim=1)
+
+
+def calibrate(
+    confidences: Tensor | None,
+    candidates: Tensor,
+    votes: Tensor,
+    temperature: float,
+    soft: bool,
+) -> Tensor:
+    """Turn neighbours' votes into the weights a base loss trains on: Eq. (2) and (4).
+
+    Eq. (4) gives the candidate that the votes name the weight T, the others 1. With K so defined,
+    a loss that keeps confidences is trained on K times confidence, normalised. Soft votes spread
+    over several candidates instead, and there the average ``(confidence + (T - 1) vote) / T`` of
+    both opinions works better than their product: a vote can raise a candidate that the network
+    has given up. Either way T = 1 is no calibration at all.
+
+    Parameters
+    ----------
+    confidences : Tensor of shape (n_samples, n_classes) or None
+        Current confidences, zero outside the candidates, or None for a loss that keeps none.
+    candidates : Tensor of shape (n_samples, n_classes), dtype bool
+    votes : Tensor of shape (n_samples, n_classes)
+        Votes, zero outside the candidates. A row sums to how far its vote is trusted: one for
+        full trust, zero for no vote.
+    temperature : float
+        T of Eq. (4).
+    soft : bool
+        Whether the votes are soft.
+
+    Returns
+    -------
+    weights : Tensor of shape (n_samples, n_classes)
+        Zero outside the candidates; rows sum to one where confidences were given.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.losses import calibrate
+    >>> candidates = torch.tensor([[True, True, False]])
+    >>> votes = torch.tensor([[1.0, 0.0, 0.0]])
+    >>> calibrate(None, candidates, votes, temperature=3.0, soft=False)  # K of Eq. (4)
+    tensor([[3., 1., 0.]])
+    >>> calibrate(torch.tensor([[0.5, 0.5, 0.0]]), candidates, votes, 3.0, soft=False)
+    tensor([[0.7500, 0.2500, 0.0000]])
+    """
+    if confidences is None:
+        return candidates + (temperature - 1) * votes
+    if soft:
+        weights = confidences + (temperature - 1) * votes
+    else:
+        weights = confidences * (1 + (temperature - 1) * votes)
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def _mean(values: Tensor, sample_weight: Tensor | None) -> Tensor:
+    if sample_weight is None:
+        return values.mean()
+    return (values * sample_weight).sum() / sample_weight.sum()
+
+
+def _weighted_cross_entropy(
+    logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: Tensor | None
+) -> Tensor:
+    """``-Σ_j w_j log p_j``: Eq. (1) with w = 1, Eq. (2) with w = K, RC with w = confidences."""
+    return _mean(-(weights * logits.log_softmax(dim=1)).sum(dim=1), sample_weight)
+
+
+def _cc(
+    logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: Tensor | None
+) -> Tensor:
+    """``-log Σ_{j ∈ s} w_j p_j``, the probability that some candidate is right."""
+    # DEVIATES: a published form multiplies by 1/(2^(m-1) - 1) inside the logarithm, beside an
+    # epsilon that swallows it; the constant has no gradient, so it has no business there.
+    scores = logits.log_softmax(dim=1) + weights.log()  # log 0 = -inf outside the candidates
+    return _mean(-scores.logsumexp(dim=1), sample_weight)
+
+
+def _lws(
+    logits: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    sample_weight: Tensor | None,
+    *,
+    beta: float,
+    form: str,
+) -> Tensor:
+    """Leveraged weighted loss: candidates pulled up, the others pushed down with leverage β."""
+    if form == "sigmoid":
+        up, down = torch.sigmoid(-logits), torch.sigmoid(logits)
+    else:
+        log_p = logits.log_softmax(dim=1)
+        # 1 - p is kept above float32's resolution, where the logarithm would be -inf.
+        up, down = -log_p, -torch.log1p(-log_p.exp().clamp(max=1 - 1e-6))
+    loss = (weights * up).sum(dim=1)
+    if beta:
+        # DEVIATES: the weights outside the candidates come from this visit, not from the last:
+        # the same quantity one epoch fresher, and no table of n × m to keep.
+        others = logits.detach().masked_fill(candidates, -torch.inf).softmax(dim=1)
+        others = others.nan_to_num(0.0)  # a row where all classes are candidates has no others
+        loss = loss + beta * (others * down).sum(dim=1)
+    return _mean(loss, sample_weight)
+
+
+def _cavl_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
+    """One-hot at the candidate of largest class activation value ``z |1 - z|``."""
+    # DEVIATES: published code multiplies by the candidate mask, so that a non-candidate (value 0)
+    # wins whenever all candidates have negative activation; a mask of -inf cannot lose.
+    activation = (logits * (1 - logits).abs()).masked_fill(~candidates, -torch.inf)
+    return torch.zeros_like(logits).scatter_(1, activation.argmax(dim=1, keepdim=True), 1.0)
+
+
+def _scarce(
+    logits: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    sample_weight: Tensor | None,
+    *,
+    class_prior: Tensor,
+) -> Tensor:
+    """Each class against the rest, from rows that exclude it (negative) and all rows (unlabelled).
+
+    The full complement of the candidates takes the place of a single complementary label.
+    """
+    row = torch.ones_like(logits[:, 0]) if sample_weight is None else sample_weight
+    row = row[:, None]
+    negative = row * ~candidates
+    n_negative = negative.sum(dim=0).clamp(min=torch.finfo(logits.dtype).tiny)
+    as_positive, as_negative = F.softplus(-logits), F.softplus(logits)
+    not_prior = 1 - class_prior
+    excluded = not_prior * (negative * as_negative).sum(dim=0) / n_negative
+    everyone = row * torch.where(candidates, weights, 1.0)
+    included = (everyone * as_positive).sum(dim=0) / everyone.sum(dim=0)
+    included = included - not_prior * (negative * as_positive).sum(dim=0) / n_negative
+    return (excluded + included.abs()).sum()
+
+
+class Loss(NamedTuple):
+    """A method: its loss, its confidences, its parameters.
+
+    Parameters
+    ----------
+    function : callable
+        ``(logits, candidates, weights, sample_weight, **params) -> scalar``.
+    confidences : callable or None
+        ``(logits, candidates) -> confidences`` after a visit, or None if the method keeps none.
+    second_pass : bool
+        Whether confidences come from a second forward pass after the step, instead of from the
+        step's own output.
+    defaults : mapping
+        Parameters and their default values.
+    """
+
+    function: Callable[..., Tensor]
+    confidences: Callable[[Tensor, Tensor], Tensor] | None = None
+    second_pass: bool = False
+    defaults: Mapping[str, Any] = {}
+
+
+LOSSES: dict[str, Loss] = {
+    "average": Loss(_weighted_cross_entropy),
+    "cc": Loss(_cc),
+    "rc": Loss(_weighted_cross_entropy, candidate_confidences, second_pass=True),
+    "proden": Loss(_weighted_cross_entropy, candidate_confidences),
+    "lws": Loss(_lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}),
+    "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
+    "scarce": Loss(_scarce, defaults={"class_prior": "uniform"}),
+}
+
+
+def check_loss_params(
+    loss: str,
+    params: Mapping[str, Any] | None,
+    candidates: sp.csr_array,
+    device: torch.device | str = "cpu",
+) -> dict[str, Any]:
+    """Complete a loss's parameters by its defaults and refuse what it does not know.
+
+    Parameters
+    ----------
+    loss : str
+        A key of `LOSSES`.
+    params : mapping or None
+        ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
+        ``class_prior`` ("uniform", "estimated" or an array) of "scarce".
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+        From which an "estimated" prior is estimated.
+    device : torch.device or str, default="cpu"
+        Where arrays go.
+
+    Returns
+    -------
+    params : dict
+        Keyword arguments for the loss function.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.candidates import check_candidates
+    >>> from sklearn_cleanse.losses import check_loss_params
+    >>> check_loss_params("lws", {"beta": 2.0}, check_candidates([0, 1])[1])
+    {'beta': 2.0, 'form': 'sigmoid'}
+    """
+    defaults = LOSSES[loss].defaults
+    checked = {**defaults, **(params or {})}
+    for name in sorted(set(checked) - set(defaults)):
+        known = ", ".join(sorted(defaults)) or "none"
+        raise ValueError(f"loss_params has {name!r}; the parameters of loss={loss!r} are: {known}")
+    beta = checked.get("beta", 0.0)
+    if not (isinstance(beta, Real) and 0 <= float(beta) < np.inf):
+        raise ValueError(f"loss_params: beta is {beta!r}; it must be a number ≥ 0")
+    if "form" in checked and checked["form"] not in ("sigmoid", "cross-entropy"):
+        raise ValueError(
+            f"loss_params: form is {checked['form']!r}; it must be 'sigmoid' or 'cross-entropy'"
+        )
+    if "class_prior" in checked:
+        prior = _check_class_prior(checked["class_prior"], candidates)
+        checked["class_prior"] = torch.tensor(prior, dtype=torch.float32, device=device)
+    return checked
+
+
+def _check_class_prior(prior: Any, candidates: sp.csr_array) -> np.ndarray:
+    n_classes = candidates.shape[1]
+    if isinstance(prior, str):
+        if prior == "uniform":
+            return np.full(n_classes, 1 / n_classes)
+        if prior == "estimated":
+            return estimate_proportions(candidates)
+        raise ValueError(
+            f"loss_params: class_prior is {prior!r}; it must be 'uniform', 'estimated' or "
+            f"an array of {n_classes} probabilities"
+        )
+    prior = np.asarray(prior, dtype=float)
+    if prior.shape != (n_classes,) or not (prior >= 0).all() or not np.isclose(prior.sum(), 1):
+        raise ValueError(
+            f"loss_params: class_prior has shape {prior.shape} and sum {prior.sum():.3g}; it must "
+            f"hold {n_classes} probabilities that sum to one"
+        )
+    return prior

@@ -1,0 +1,165 @@
+"""Feature scaling that lives inside the model, and its choice without true labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from .neighbors import cosine_directions, nearest, soft_votes
+
+__all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "choose_scaling", "fit_scaling"]
+
+SCALINGS = ("standard", "sqrt", "minmax", "common")
+
+
+class Scaling(nn.Module):
+    """Fixed input scaling, learnt from training rows and saved with the network.
+
+    Parameters
+    ----------
+    shift, scale : ndarray broadcastable to one sample
+        The input becomes ``(x - shift) / scale``.
+    root : bool, default=False
+        Whether to take the signed square root first.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from sklearn_cleanse.scaling import Scaling
+    >>> Scaling(np.array([1.0, 0.0]), np.array([2.0, 10.0]))(torch.tensor([[3.0, 5.0]]))
+    tensor([[1.0000, 0.5000]])
+    """
+
+    def __init__(self, shift, scale, root=False):
+        super().__init__()
+        self.root = root
+        self.register_buffer("shift", torch.as_tensor(np.asarray(shift, dtype=np.float64)))
+        self.register_buffer("inverse", torch.as_tensor(1.0 / np.asarray(scale, dtype=np.float64)))
+
+    def forward(self, X: Tensor) -> Tensor:
+        if not X.is_floating_point():
+            X = X.float()
+        if self.root:
+            X = X.sign() * X.abs().sqrt()
+        return ((X - self.shift.to(X.dtype)) * self.inverse.to(X.dtype)).float()
+
+
+def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
+    """Learn a scaling from training rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
+        Training rows. Images are scaled by channel.
+    kind : {"standard", "sqrt", "minmax", "common"} or None
+        - "standard": each feature to mean 0 and standard deviation 1.
+        - "sqrt": signed square roots first, then as "standard"; for counts and histograms.
+        - "minmax": each feature to the range 0 to 1.
+        - "common": each feature to mean 0, and all divided by one common factor; for features
+          whose relative scale means something, such as principal components.
+        - None: as they are.
+
+    Returns
+    -------
+    scaling : Scaling
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from sklearn_cleanse.scaling import fit_scaling
+    >>> X = np.array([[0.0, 10.0], [2.0, 30.0]])
+    >>> fit_scaling(X, "minmax")(torch.from_numpy(X))
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
+    if kind is None:
+        return Scaling(0.0, 1.0)
+    axes = (0, *range(2, X.ndim))
+    if kind == "sqrt":
+        X = np.sign(X) * np.sqrt(np.abs(X))
+    if kind == "minmax":
+        shift = X.min(axis=axes, keepdims=True)[0].astype(np.float64)
+        scale = X.max(axis=axes, keepdims=True)[0] - shift
+    else:
+        shift = X.mean(axis=axes, dtype=np.float64, keepdims=True)[0]
+        scale = X.std(axis=axes, dtype=np.float64, keepdims=True)[0]
+        # Rounding gives a constant feature a tiny deviation, which must not be blown up.
+        scale[scale <= 1e-12 * np.abs(shift)] = 0.0
+        if kind == "common":
+            scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
+    # Single precision is enough, and hides the order in which the rows were summed.
+    shift, scale = shift.astype(np.float32), np.where(scale > 0, scale, 1.0).astype(np.float32)
+    return Scaling(shift, scale, root=kind == "sqrt")
+
+
+class ScaledNetwork(nn.Module):
+    """A scaling and the network behind it.
+
+    Parameters
+    ----------
+    scaling : Scaling
+    network : torch.nn.Module
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.modules import MLP
+    >>> from sklearn_cleanse.scaling import ScaledNetwork, Scaling
+    >>> logits, _ = ScaledNetwork(Scaling(0.0, 1.0), MLP(4, 3))(torch.zeros(2, 4))
+    >>> logits.shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, scaling: Scaling, network: nn.Module):
+        super().__init__()
+        self.scaling = scaling
+        self.network = network
+
+    def forward(self, X: Tensor):
+        return self.network(self.scaling(X))
+
+
+def choose_scaling(X: np.ndarray, candidates: sp.csr_array, n_neighbors: int = 10) -> str:
+    """Choose the scaling under which neighbours' candidates agree best.
+
+    Each row's neighbours (cosine similarity) vote with their candidates, and the scaling whose
+    winners are most often among the row's own candidates is taken. No true label is needed.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
+        Training rows; some thousands are enough, and all pairs are looked at.
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+        Their candidates.
+    n_neighbors : int, default=10
+        Neighbours that vote.
+
+    Returns
+    -------
+    kind : str
+        One of `SCALINGS`; the first of them in a tie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_cleanse.candidates import check_candidates
+    >>> from sklearn_cleanse.scaling import choose_scaling
+    >>> rng = np.random.RandomState(0)
+    >>> y = rng.randint(3, size=300)
+    >>> noise = rng.normal(scale=1000.0, size=(300, 3))  # large columns that mean nothing
+    >>> X = np.hstack([np.eye(3)[y] + 0.1 * rng.normal(size=(300, 3)), noise])
+    >>> choose_scaling(X, check_candidates(y)[1])
+    'standard'
+    """
+    own = torch.arange(len(X))
+    sets = torch.from_numpy(candidates.toarray())
+    ballots = sets / sets.sum(dim=1, keepdim=True)
+    rates = []
+    for kind in SCALINGS:
+        scaled = fit_scaling(X, kind)(torch.from_numpy(np.ascontiguousarray(X)))
+        directions = cosine_directions(scaled.flatten(start_dim=1))
+        votes = soft_votes(*nearest(directions, directions, n_neighbors, own=own), ballots)
+        rates.append(sets.gather(1, votes.argmax(dim=1, keepdim=True)).float().mean().item())
+    return SCALINGS[int(np.argmax(rates))]

@@ -1,0 +1,451 @@
+"""What the network estimators promise beyond scikit-learn's own checks."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from skorch.callbacks import Callback, Checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse._net import CleanSENet
+from sklearn_cleanse.counts import COUNT_LOSSES
+from sklearn_cleanse.losses import LOSSES
+
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
+
+
+def same(first, second, X):
+    return np.array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+# -- every reading of the paper ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_calibration_switched_off_is_the_plain_loss(loss, blobs):
+    X, S, _ = blobs
+    plain = PartialLabelClassifier(loss, **QUICK).fit(X, S)
+    off = CleanSEClassifier(loss, temperature=1, count_weight=0, **QUICK).fit(X, S)
+    assert same(plain, off, X)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_each_part_of_the_calibration_does_something(loss, blobs):
+    X, S, _ = blobs
+    settings = [(1, 0), (3, 0), (1, 0.1), (3, 0.1)]  # the four rows of the ablation
+    probas = [
+        CleanSEClassifier(loss, temperature=T, count_weight=weight, **QUICK)
+        .fit(X, S)
+        .predict_proba(X)
+        for T, weight in settings
+    ]
+    for i in range(4):
+        for j in range(i):
+            assert not np.array_equal(probas[i], probas[j])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("neighbors_from", ["dataset", "batch"])
+@pytest.mark.parametrize("neighbor_space", ["representation", "input"])
+@pytest.mark.parametrize("vote", ["soft", "hard"])
+def test_every_reading_learns(loss, neighbors_from, neighbor_space, vote, blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(
+        loss,
+        neighbors_from=neighbors_from,
+        neighbor_space=neighbor_space,
+        vote=vote,
+        **{**QUICK, "max_epochs": 15},
+    ).fit(X, S)
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+@pytest.mark.parametrize("count_loss", COUNT_LOSSES)
+def test_every_count_loss_learns(count_loss, blobs):
+    X, S, y = blobs
+    params = {**QUICK, "max_epochs": 15}
+    clf = CleanSEClassifier(count_loss=count_loss, count_weight=0.1, **params).fit(X, S)
+    assert clf.score(X, S, truth=y) > 0.9
+    assert clf.history_[-1]["count_loss"] > 0
+
+
+def test_the_papers_own_form_learns(blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(**{**PAPER_SETTINGS, "max_epochs": 30}, random_state=0).fit(X, S)
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+def test_the_loss_is_base_plus_lambda_times_count(blobs):
+    X, S, _ = blobs
+    for epoch in CleanSEClassifier(count_weight=0.5, **QUICK).fit(X, S).history_:
+        total = epoch["base_loss"] + 0.5 * epoch["count_loss"]
+        assert epoch["loss"] == pytest.approx(total, rel=1e-5)
+
+
+def test_clean_rows_pull_their_neighbours():
+    """A partial row between two clean groups goes with the nearer one, by votes alone."""
+    rng = np.random.RandomState(0)
+    near, far = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    X = np.vstack([near + 0.05 * rng.normal(size=(20, 2)), far + 0.05 * rng.normal(size=(20, 2))])
+    S = np.repeat([[1, 0], [0, 1]], 20, axis=0)
+    S[::2] = 1  # every other row could be either
+    clf = CleanSEClassifier(vote="hard", **QUICK).fit(X, S)
+    why = clf.explain(X[:1], S[:1])[0]
+    assert why.votes.tolist() == [1.0, 0.0]
+    assert why.clean.any()
+
+
+# -- data that are legal, if odd -----------------------------------------------------------------
+
+
+def test_data_without_clean_rows(blobs):
+    X, S, y = blobs
+    partial = S.sum(axis=1) > 1
+    clf = CleanSEClassifier(**{**QUICK, "max_epochs": 30}).fit(X[partial], S[partial])
+    assert clf.history_[-1]["clean_voter_share"] == 0
+    assert clf.score(X, S, truth=y) > 0.8
+
+
+def test_rows_that_say_nothing(blobs):
+    X, S, _ = blobs
+    S = S.copy()
+    S[:20] = 1
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    assert np.isfinite(clf.predict_log_proba(X)).all()
+    assert np.isfinite(
+        CleanSEClassifier(**QUICK).fit(X, np.ones_like(S)).predict_log_proba(X)
+    ).all()
+
+
+@pytest.mark.parametrize("n_samples", [2, 3, 16, 17, 18, 33])
+def test_tiny_data_and_a_last_batch_of_one_row(n_samples, blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X[:n_samples], S[:n_samples])
+    assert clf.predict_proba(X[:1]).shape == (1, 3)
+
+
+def test_one_row_is_predicted_as_among_many(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    together = clf.predict_proba(X)
+    alone = np.vstack([clf.predict_proba(X[[i]]) for i in range(len(X))])
+    np.testing.assert_allclose(alone, together, rtol=1e-4, atol=1e-6)
+
+
+def test_a_hundredfold_of_candidates_is_no_matter(blobs):
+    X, _, y = blobs
+    S = sp.csr_array((np.ones(len(X)), (np.arange(len(X)), y * 90)), shape=(len(X), 500))
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    assert clf.predict_proba(X).shape == (len(X), 500)
+    assert sp.issparse(clf.candidate_proba_)
+
+
+# -- independence of what must not matter --------------------------------------------------------
+
+
+def test_the_order_of_rows_does_not_matter(blobs, rng):
+    X, S, _ = blobs
+    order = rng.permutation(len(X))
+    assert same(
+        CleanSEClassifier(**QUICK).fit(X, S), CleanSEClassifier(**QUICK).fit(X[order], S[order]), X
+    )
+
+
+def test_whole_weights_repeat_rows(blobs, rng):
+    X, S, _ = blobs
+    weight = rng.randint(0, 3, size=len(X))
+    weighted = PartialLabelClassifier(**QUICK).fit(X, S, sample_weight=weight)
+    repeated = PartialLabelClassifier(**QUICK).fit(np.repeat(X, weight, 0), np.repeat(S, weight, 0))
+    assert same(weighted, repeated, X)
+
+
+def test_a_row_of_vanishing_weight_does_not_teach(blobs):
+    X, S, y = blobs
+    wrong = S.copy()
+    wrong[::2] = np.eye(3, dtype=int)[(y[::2] + 1) % 3]
+    weight = np.where(np.arange(len(X)) % 2, 1.0, 1e-3)
+    clf = PartialLabelClassifier(**{**QUICK, "max_epochs": 15})
+    assert clf.fit(X, wrong, sample_weight=weight).score(X, y) > 0.9
+    assert clf.fit(X, wrong).score(X, y) < 0.9
+
+
+def test_float32_float64_and_integers_agree(blobs):
+    X, S, _ = blobs
+    X = np.round(4 * X)
+    expected = CleanSEClassifier(**QUICK).fit(X, S).predict_proba(X)
+    for dtype in (np.float32, np.int64, np.int16, np.float16):
+        clf = CleanSEClassifier(**QUICK).fit(X.astype(dtype), S)
+        got = clf.predict_proba(X.astype(dtype))
+        np.testing.assert_allclose(got.sum(axis=1), 1)
+        assert (got.argmax(axis=1) == expected.argmax(axis=1)).mean() > 0.9
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e9])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_raw_features_of_any_scale_train(shift, scale, blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(**{**QUICK, "max_epochs": 15})
+    X = X * scale + shift * scale
+    assert clf.fit(X, S).score(X, S, truth=y) > 0.9
+
+
+# -- attributes and methods ----------------------------------------------------------------------
+
+
+def test_candidate_proba_is_the_disambiguation_of_the_training_rows(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    _, proba = clf.disambiguate(X, S, return_proba=True)
+    np.testing.assert_allclose(clf.candidate_proba_, proba, atol=1e-6)
+    sparse = CleanSEClassifier(**QUICK).fit(X, sp.csr_array(S)).candidate_proba_
+    assert sp.issparse(sparse)
+    np.testing.assert_array_equal(sparse.toarray(), clf.candidate_proba_)
+
+
+def test_history_tells_each_epoch(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    assert clf.n_iter_ == len(clf.history_) == 6
+    assert [epoch["epoch"] for epoch in clf.history_] == [1, 2, 3, 4, 5, 6]
+    keys = {"loss", "base_loss", "count_loss", "covering_rate", "clean_voter_share", "seconds"}
+    for epoch in clf.history_:
+        assert set(epoch) == keys | {"epoch"}
+        assert 0 <= epoch["covering_rate"] <= 1
+        assert 0 <= epoch["clean_voter_share"] <= 1
+        assert epoch["seconds"] > 0
+    assert clf.history_[-1]["covering_rate"] == pytest.approx(clf.score(X, S))
+
+
+def test_warm_start_goes_on(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(warm_start=True, schedule="constant", **QUICK).fit(X, S)
+    before = clf.history_[-1]["loss"]
+    clf.fit(X, S)
+    assert clf.n_iter_ == 12
+    assert clf.history_[6]["loss"] < clf.history_[0]["loss"]
+    assert clf.history_[-1]["loss"] < before
+    assert CleanSEClassifier(**QUICK).fit(X, S).fit(X, S).n_iter_ == 6
+
+
+def test_partial_fit_learns_from_chunks(blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(hidden_layer_sizes=(16,), random_state=0)
+    for _ in range(30):
+        for start in (0, 60):
+            clf.partial_fit(X[start : start + 60], S[start : start + 60])
+    assert clf.n_iter_ == 60
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+def test_partial_fit_needs_all_classes_once(blobs):
+    X, _, y = blobs
+    clf = PartialLabelClassifier(**QUICK)
+    clf.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2]).partial_fit(X, y)
+    assert clf.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="not the same as in the first call"):
+        clf.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="row 0 has the label 7"):
+        clf.partial_fit(X[:1].repeat(2, 0), [7, 7])
+
+
+def test_early_stopping_stops_and_keeps_the_best(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(
+        hidden_layer_sizes=(16,),
+        max_epochs=200,
+        schedule="constant",
+        early_stopping=True,
+        n_iter_no_change=3,
+        random_state=0,
+    ).fit(X, S)
+    scores = [epoch["validation_score"] for epoch in clf.history_]
+    assert clf.n_iter_ < 200
+    assert np.argmax(scores) == len(scores) - 4 or max(scores) == 1.0
+    assert clf.candidate_proba_.shape == S.shape
+
+
+def test_explain_names_the_voters(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(n_neighbors=5, **QUICK).fit(X, S)
+    for i, why in enumerate(clf.explain(X[:30], S[:30])):
+        assert i not in why.neighbors  # nobody votes for himself
+        assert len(why.neighbors) == len(why.ballots) == 5
+        assert (np.diff(why.similarity) <= 0).all()
+        np.testing.assert_array_equal(why.clean, S[why.neighbors].sum(axis=1) == 1)
+        assert why.labels.tolist() == np.flatnonzero(S[i]).tolist()
+        for row, ballot in zip(why.neighbors, why.ballots, strict=True):
+            assert set(ballot) == set(np.flatnonzero(S[row]).tolist())
+            assert sum(ballot.values()) == pytest.approx(1, abs=1e-5)
+        assert why.weights.sum() == pytest.approx(1, abs=1e-5)
+        expected = (why.confidences + 2 * why.votes) / (1 + 2 * why.votes.sum())
+        np.testing.assert_allclose(why.weights, expected, atol=1e-5)
+        assert str(why.prediction) in str(why)
+
+
+def test_explain_without_candidates_lets_all_classes_stand(blobs):
+    X, S, _ = blobs
+    why = CleanSEClassifier(**QUICK).fit(X, S).explain(X[:1] + 0.01)[0]
+    assert why.labels.tolist() == [0, 1, 2]
+
+
+# -- the frame -----------------------------------------------------------------------------------
+
+
+class LogitsOnly(torch.nn.Module):
+    def __init__(self, n_features, n_classes, width=8):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(n_features, width), torch.nn.Tanh(), torch.nn.Linear(width, n_classes)
+        )
+
+    def forward(self, X):
+        return self.layers(X)
+
+
+def test_any_module_class_may_be_the_network(blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(
+        module=LogitsOnly, module_params={"width": 12}, max_epochs=30, random_state=0
+    ).fit(X, S)
+    assert clf.net_.module_.network.layers[0].out_features == 12
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+def test_images_go_through_the_resnet(rng):
+    y = np.arange(24) % 2
+    X = rng.normal(size=(24, 1, 8, 8)).astype(np.float32) + 2 * y[:, None, None, None]
+    clf = CleanSEClassifier(
+        module="resnet34", module_params={"width": 4}, max_epochs=20, random_state=0
+    ).fit(X, np.eye(2)[y])
+    assert clf.score(X, y) > 0.9
+    with pytest.raises(ValueError, match=r"samples of shape \(1, 4, 4\)"):
+        clf.predict(X[:, :, :4, :4])
+    assert CleanSEClassifier(**QUICK).fit(X, y).predict(X).shape == (24,)  # the mlp flattens
+
+
+class Recorder(Callback):
+    def on_train_begin(self, net, **kwargs):
+        self.events_ = []
+
+    def on_batch_end(self, net, loss, **kwargs):
+        self.events_.append("batch")
+
+    def on_epoch_end(self, net, **kwargs):
+        self.events_.append(net.history[-1]["loss"])
+
+
+def test_skorch_callbacks_and_checkpoints_work(blobs, tmp_path):
+    X, S, _ = blobs
+    checkpoint = Checkpoint(monitor=None, f_pickle=None, dirname=str(tmp_path))
+    recorder = Recorder()
+    clf = CleanSEClassifier(callbacks=[recorder, checkpoint], **QUICK).fit(X, S)
+    used = dict(clf.net_.callbacks_)["Recorder"]
+    assert not hasattr(recorder, "events_")  # parameters are left as they were given
+    assert used.events_.count("batch") == 6 * 8
+    assert [e for e in used.events_ if e != "batch"] == [epoch["loss"] for epoch in clf.history_]
+    assert (tmp_path / "params.pt").exists()
+
+
+def test_an_interrupted_fit_leaves_a_usable_model(blobs):
+    class Interrupt(Callback):
+        def on_batch_begin(self, net, **kwargs):
+            if len(net.history) == 3:
+                raise KeyboardInterrupt
+
+    X, S, _ = blobs
+    clf = CleanSEClassifier(callbacks=[Interrupt()], **QUICK).fit(X, S)
+    assert clf.n_iter_ == 2
+    assert clf.predict(X).shape == (len(X),)
+
+
+def test_silent_by_default_and_one_bar_on_request(blobs, capfd):
+    X, S, _ = blobs
+    CleanSEClassifier(**QUICK).fit(X, S)
+    assert capfd.readouterr() == ("", "")
+    CleanSEClassifier(verbose=1, **QUICK).fit(X, S)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "6/6" in err
+    assert "loss" in err
+    assert len(err.strip().split("\n")) == 1
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails on what would make the host wait for the device."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func not in (
+            torch.ops.aten._local_scalar_dense.default,
+            torch.ops.aten.nonzero.default,
+            torch.ops.aten.masked_select.default,
+        ), func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("neighbors_from", ["dataset", "batch"])
+@pytest.mark.parametrize("vote", ["soft", "hard"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeypatch):
+    step = CleanSENet.train_step
+
+    def guarded(*args, **kwargs):
+        with NoWaiting():
+            return step(*args, **kwargs)
+
+    monkeypatch.setattr(CleanSENet, "train_step", guarded)
+    X, S, _ = blobs
+    params = {**QUICK, "max_epochs": 1, "vote": vote, "neighbors_from": neighbors_from}
+    assert CleanSEClassifier(loss, **params).fit(X, S).n_iter_ == 1
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"temperature": 0.5}, r"'temperature' .* range \[1.0, inf\). Got 0.5"),
+        ({"count_weight": -1}, r"'count_weight'"),
+        ({"n_neighbors": 0}, r"'n_neighbors'"),
+        ({"neighbors_from": "all"}, r"'neighbors_from' .*'batch'"),
+        ({"neighbor_space": "logits"}, r"'neighbor_space'"),
+        ({"vote": "loud"}, r"'vote'"),
+        ({"count_loss": "none"}, r"'count_loss'"),
+        ({"loss": "mse"}, r"'loss'"),
+        ({"loss_params": {"beta": 1.0}}, r"loss_params has 'beta'; .*loss='proden' are: none"),
+        ({"loss": "lws", "loss_params": {"betta": 1.0}}, r"has 'betta'; .* are: beta, form"),
+        ({"loss": "lws", "loss_params": {"beta": -1.0}}, r"beta is -1.0; it must be a number"),
+        ({"loss": "lws", "loss_params": {"form": "x"}}, r"form is 'x'; .*'sigmoid'"),
+        ({"loss": "scarce", "loss_params": {"class_prior": "x"}}, r"class_prior is 'x'"),
+        ({"loss": "scarce", "loss_params": {"class_prior": [1.0]}}, r"hold 3 probabilities"),
+        ({"scaling": "robust"}, r"'scaling'"),
+        ({"max_epochs": 0}, r"'max_epochs'"),
+        ({"batch_size": 1.5}, r"'batch_size'"),
+        ({"lr": 0}, r"'lr'"),
+        ({"dropout": 1.0}, r"'dropout'"),
+        ({"module": "transformer"}, r"'module'"),
+        ({"module": "resnet34"}, r"module='resnet34' needs images"),
+        ({"hidden_layer_sizes": (0,)}, r"hidden_layer_sizes"),
+        ({"device": "tpu9"}, r"device"),
+        ({"early_stopping": True, "validation_fraction": 0.999}, r"leaves too few"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(params, message, blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match=message):
+        CleanSEClassifier(**{**QUICK, **params}).fit(X, S)
+
+
+def test_a_diverging_loss_is_reported_not_hidden(blobs):
+    X, S, _ = blobs
+    with pytest.raises(FloatingPointError, match=r"became .* in epoch .*; lower lr"):
+        PartialLabelClassifier(
+            "scarce", module=LogitsOnly, lr=1e38, schedule="constant", max_epochs=5
+        ).fit(X, S)
+
+
+def test_weights_that_leave_no_row(blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.zeros(len(X)))

@@ -1,0 +1,197 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from sklearn_cleanse.losses import LOSSES, calibrate, candidate_confidences
+
+PRIOR = {"scarce": {"class_prior": torch.full((4,), 0.25)}}
+
+
+def parameters(name, **changed):
+    return {**LOSSES[name].defaults, **PRIOR.get(name, {}), **changed}
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, generator=generator, dtype=torch.float64) * 2
+    candidates = torch.rand(6, 4, generator=generator) < 0.5
+    candidates[torch.arange(6), torch.arange(6) % 4] = True
+    return logits.requires_grad_(), candidates
+
+
+def weights_of(name, logits, candidates):
+    update = LOSSES[name].confidences
+    return candidates.double() if update is None else update(logits.detach(), candidates)
+
+
+def value(name, logits, candidates, weights=None, sample_weight=None, **changed):
+    if weights is None:
+        weights = weights_of(name, logits, candidates)
+    function = LOSSES[name].function
+    return function(logits, candidates, weights, sample_weight, **parameters(name, **changed))
+
+
+@pytest.mark.parametrize("name", ["average", "cc", "rc", "proden", "cavl"])
+def test_clean_data_give_cross_entropy(name, batch):
+    logits, _ = batch
+    labels = torch.arange(6) % 4
+    clean = F.one_hot(labels, 4).bool()
+    torch.testing.assert_close(value(name, logits, clean), F.cross_entropy(logits, labels))
+
+
+def test_cc_has_the_gradient_of_rc_with_fresh_confidences(batch):
+    logits, candidates = batch
+    (of_cc,) = torch.autograd.grad(value("cc", logits, candidates), logits)
+    (of_rc,) = torch.autograd.grad(value("rc", logits, candidates), logits)
+    torch.testing.assert_close(of_cc, of_rc)
+
+
+def test_cc_keeps_its_gradient_with_hundreds_of_classes():
+    # A published form scales by 1 / (2^(m-1) - 1) beside an epsilon: no gradient is left at 219.
+    logits = torch.zeros(1, 219, requires_grad=True)
+    candidates = torch.zeros(1, 219, dtype=torch.bool)
+    candidates[0, :2] = True
+    value("cc", logits, candidates, candidates.float()).backward()
+    torch.testing.assert_close(logits.grad[0, 0], torch.tensor(1 / 219 - 1 / 2))
+
+
+def test_cc_is_finite_where_the_probability_underflows():
+    logits = torch.tensor([[1000.0, 0.0, 0.0]], requires_grad=True)
+    candidates = torch.tensor([[False, True, True]])
+    loss = value("cc", logits, candidates, candidates.float())
+    loss.backward()
+    assert loss.item() == pytest.approx(1000, rel=1e-3)
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_permuting_the_classes_changes_nothing(name, batch):
+    logits, candidates = batch
+    permuted = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(
+        value(name, logits, candidates), value(name, logits[:, permuted], candidates[:, permuted])
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_sample_weight_two_is_a_row_twice(name, batch):
+    logits, candidates = batch
+    twice = torch.tensor([0, 0, 1, 2, 3, 4, 5])
+    weight = torch.tensor([2.0, 1, 1, 1, 1, 1], dtype=torch.float64)
+    torch.testing.assert_close(
+        value(name, logits, candidates, sample_weight=weight),
+        value(name, logits[twice], candidates[twice]),
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_finite_for_extreme_logits_and_full_rows(name):
+    logits = torch.tensor([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0], [-1e4, 1e4, 1e4]])
+    logits.requires_grad_()
+    candidates = torch.tensor([[0, 1, 0], [1, 1, 1], [1, 0, 1]], dtype=torch.bool)
+    prior = {"class_prior": torch.full((3,), 1 / 3)} if name == "scarce" else {}
+    update = LOSSES[name].confidences
+    weights = candidates.float() if update is None else update(logits.detach(), candidates)
+    loss = LOSSES[name].function(
+        logits, candidates, weights, None, **{**LOSSES[name].defaults, **prior}
+    )
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("form", ["sigmoid", "cross-entropy"])
+def test_lws_without_leverage_ignores_non_candidates(form, batch):
+    logits, candidates = batch
+    weights = weights_of("lws", logits, candidates)
+    loss = value("lws", logits, candidates, weights, beta=0.0, form=form)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    if form == "sigmoid":  # the softmax form couples all logits through its denominator
+        assert (gradient[~candidates] == 0).all()
+    expected = torch.sigmoid(-logits) if form == "sigmoid" else -logits.log_softmax(dim=1)
+    torch.testing.assert_close(loss, (weights * expected).sum(dim=1).mean())
+
+
+def test_lws_leverage_adds_the_non_candidates(batch):
+    logits, candidates = batch
+    weights = weights_of("lws", logits, candidates)
+    base = value("lws", logits, candidates, weights, beta=0.0)
+    outside = candidate_confidences(logits.detach(), ~candidates).nan_to_num(0.0)
+    extra = (outside * torch.sigmoid(logits)).sum(dim=1).mean()
+    torch.testing.assert_close(
+        value("lws", logits, candidates, weights, beta=2.0), base + 2 * extra
+    )
+
+
+def test_cavl_believes_a_candidate_even_if_all_are_negative():
+    # Multiplying by the mask, as published, leaves zero outside: a non-candidate would win here.
+    logits = torch.tensor([[-3.0, -1.0, 5.0, 2.0]])
+    candidates = torch.tensor([[True, True, False, False]])
+    believed = LOSSES["cavl"].confidences(logits, candidates)
+    assert believed.tolist() == [[0.0, 1.0, 0.0, 0.0]]
+    published = (logits * (1 - logits).abs() * candidates).argmax(dim=1)
+    assert not candidates[0, published]
+
+
+def test_scarce_with_single_complementary_labels_is_the_papers_estimator():
+    logits = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7]], dtype=torch.float64)
+    candidates = torch.tensor([[True, True, False], [False, True, True]])
+    softplus = F.softplus
+    expected = 0.0
+    for k, (negative, prior) in enumerate([([1], 0.2), ([], 0.3), ([0], 0.5)]):
+        z = logits[:, k]
+        a = (1 - prior) * sum(softplus(z[i]) for i in negative) / max(1, len(negative))
+        b = softplus(-z).mean()
+        b = b - (1 - prior) * sum(softplus(-z[i]) for i in negative) / max(1, len(negative))
+        expected = expected + a + abs(b)
+    got = value(
+        "scarce", logits, candidates, candidates.double(), class_prior=torch.tensor([0.2, 0.3, 0.5])
+    )
+    torch.testing.assert_close(got, expected)
+
+
+def test_confidences_vanish_outside_the_candidates_and_sum_to_one(batch):
+    logits, candidates = batch
+    for loss in LOSSES.values():
+        if loss.confidences is not None:
+            confidences = loss.confidences(logits.detach(), candidates)
+            assert (confidences[~candidates] == 0).all()
+            torch.testing.assert_close(confidences.sum(dim=1), torch.ones(6, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("soft", [True, False])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_temperature_one_is_no_calibration(soft, keeps, batch):
+    logits, candidates = batch
+    confidences = candidate_confidences(logits.detach(), candidates) if keeps else None
+    votes = candidate_confidences(-logits.detach(), candidates)
+    weights = calibrate(confidences, candidates, votes, 1.0, soft)
+    torch.testing.assert_close(weights, confidences if keeps else candidates.double())
+
+
+def test_k_is_equation_4(batch):
+    _, candidates = batch
+    enhanced = candidates.double().argmax(dim=1)
+    votes = F.one_hot(enhanced, 4).double()
+    K = calibrate(None, candidates, votes, 5.0, soft=False)
+    for i, j in [(i, j) for i in range(6) for j in range(4)]:
+        expected = 0.0 if not candidates[i, j] else 5.0 if j == enhanced[i] else 1.0
+        assert K[i, j] == expected
+
+
+def test_a_hard_vote_multiplies_confidences_and_a_soft_one_averages():
+    candidates = torch.tensor([[True, True, False]])
+    confidences, votes = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
+    hard = calibrate(confidences, candidates, votes, 3.0, soft=False)
+    soft = calibrate(confidences, candidates, votes, 3.0, soft=True)
+    torch.testing.assert_close(hard, torch.tensor([[1.0, 0.0, 0.0]]))
+    torch.testing.assert_close(soft, torch.tensor([[1 / 3, 2 / 3, 0.0]]))
+
+
+def test_a_row_without_votes_keeps_its_confidences():
+    candidates = torch.tensor([[True, True]])
+    confidences = torch.tensor([[0.3, 0.7]])
+    for soft in (True, False):
+        weights = calibrate(confidences, candidates, torch.zeros(1, 2), 3.0, soft)
+        torch.testing.assert_close(weights, confidences)
