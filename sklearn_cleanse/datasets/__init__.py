@@ -1,0 +1,21 @@
+"""Partial-label data: real data sets, image benchmarks, candidate generators."""
+
+from ._describe import Characteristics, describe
+from ._generate import make_candidates
+from ._images import load_images
+from ._mat import read_mat
+from ._pll import load_pll
+from ._toy import long_tail_rows, make_partial_classification
+from ._votes import candidates_from_votes
+
+__all__ = [
+    "Characteristics",
+    "candidates_from_votes",
+    "describe",
+    "load_images",
+    "load_pll",
+    "long_tail_rows",
+    "make_candidates",
+    "make_partial_classification",
+    "read_mat",
+]

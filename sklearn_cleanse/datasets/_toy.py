@@ -1,0 +1,156 @@
+"""Toy problems and long-tailed versions of real ones."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.utils import check_random_state
+
+from ._generate import make_candidates
+
+__all__ = ["long_tail_rows", "make_partial_classification"]
+
+
+def make_partial_classification(
+    n_samples=100,
+    n_features=20,
+    n_classes=4,
+    *,
+    kind="flip",
+    flip_proba=0.3,
+    clean_rate=None,
+    noise=0.0,
+    imbalance=1.0,
+    class_sep=1.0,
+    sparse_output=False,
+    random_state=None,
+):
+    """Make a toy problem: one Gaussian cluster per class, and candidates around the truth.
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        Samples.
+    n_features : int, default=20
+        Features. The informative ones are half of them, or as many as the classes need; the
+        others are noise.
+    n_classes : int, default=4
+        Classes.
+    kind : {"uniform", "flip", "confusable", "instance"}, default="flip"
+        How wrong labels join the candidates; see `make_candidates`.
+    flip_proba : float in [0, 1], default=0.3
+        The (mean) probability of a wrong label.
+    clean_rate : float in [0, 1], default=None
+        The share of samples with a single candidate; what ``kind`` gives if None.
+    noise : float in [0, 1], default=0.0
+        The share of samples whose true label is not a candidate.
+    imbalance : float, default=1.0
+        How many times larger the first class is than the last; sizes fall geometrically.
+    class_sep : float, default=1.0
+        How far the clusters lie apart.
+    sparse_output : bool, default=False
+        Whether the candidates are a csr_array.
+    random_state : int, RandomState instance or None, default=None
+        What determines the draws. Pass an int for reproducible output.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        Features.
+    S : {ndarray, csr_array} of shape (n_samples, n_classes), dtype bool
+        Candidates.
+    y : ndarray of shape (n_samples,)
+        True labels.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.datasets import make_partial_classification
+    >>> X, S, y = make_partial_classification(clean_rate=0.2, random_state=0)
+    >>> X.shape, S.shape
+    ((100, 20), (100, 4))
+    >>> int((S.sum(axis=1) == 1).sum())
+    20
+    """
+    if n_classes < 2:
+        raise ValueError(f"n_classes is {n_classes!r}; at least two classes are needed")
+    n_informative = max(n_features // 2, int(np.ceil(np.log2(n_classes))))
+    if n_informative > n_features:
+        raise ValueError(
+            f"n_features is {n_features!r}, too few to tell {n_classes} classes apart; "
+            f"at least {n_informative} are needed"
+        )
+    rng = check_random_state(random_state)
+    X, y = make_classification(
+        n_samples,
+        n_features,
+        n_informative=n_informative,
+        n_redundant=0,
+        n_classes=n_classes,
+        n_clusters_per_class=1,
+        weights=_tail(n_classes, imbalance),
+        flip_y=0.0,
+        class_sep=class_sep,
+        random_state=rng,
+    )
+    S = make_candidates(
+        y,
+        kind,
+        flip_proba=flip_proba,
+        clean_rate=clean_rate,
+        noise=noise,
+        X=X,
+        classes=np.arange(n_classes),
+        sparse_output=sparse_output,
+        random_state=rng,
+    )
+    return X, S, y
+
+
+def long_tail_rows(y, imbalance, *, random_state=None):
+    """Choose rows so that class sizes fall geometrically: a long-tailed version of a data set.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        True labels.
+    imbalance : float
+        How many times larger the first class (in the order of the labels) is than the last.
+    random_state : int, RandomState instance or None, default=None
+        What determines the draws. Pass an int for reproducible output.
+
+    Returns
+    -------
+    rows : ndarray of int
+        The rows chosen, in ascending order. The first class keeps as many rows as the proportions
+        allow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_cleanse.datasets import long_tail_rows
+    >>> y = np.repeat([0, 1, 2], 100)
+    >>> np.bincount(y[long_tail_rows(y, imbalance=4, random_state=0)])
+    array([100,  50,  25])
+    """
+    rng = check_random_state(random_state)
+    labels, columns = np.unique(np.asarray(y), return_inverse=True)
+    shares = _tail(len(labels), imbalance)
+    sizes = np.bincount(columns)
+    wanted = np.maximum(1, np.round((sizes / shares).min() * shares)).astype(int)
+    chosen = [
+        rng.permutation(np.flatnonzero(columns == column))[:size]
+        for column, size in enumerate(wanted)
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def _tail(n_classes: int, imbalance: float) -> np.ndarray:
+    if not isinstance(imbalance, Real) or not 1 <= imbalance < np.inf:
+        raise ValueError(
+            f"imbalance is {imbalance!r}; expected a number of at least 1, the size of the first "
+            "class divided by that of the last"
+        )
+    shares = float(imbalance) ** -np.linspace(0, 1, n_classes)
+    return shares / shares.sum()

@@ -1,0 +1,368 @@
+"""read_mat: every layout in every form, damaged files, and figures of the real ones."""
+
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from sklearn_cleanse.datasets import read_mat
+
+N, D, M = 12, 3, 5
+
+
+@pytest.fixture(scope="module")
+def toy():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)).round(3)
+    y = rng.integers(0, M - 1, N)  # the last class is never true, the next to last hardly ever
+    Y = np.eye(M)[y]
+    S = np.maximum(Y, rng.random((N, M)) < 0.3)
+    S[:, M - 1] = 0  # and never a candidate
+    return X, S, Y, y
+
+
+def cells(values, column=False):
+    out = np.empty((len(values), 1) if column else (1, len(values)), dtype=object)
+    for i, value in enumerate(values):
+        out.ravel()[i] = value
+    return out
+
+
+def folds(n=N):
+    return [(train, test) for train, test in KFold(3, shuffle=True, random_state=0).split(range(n))]
+
+
+def layouts(X, S, Y):
+    """The variables of each layout in the field, all holding the same data."""
+    palm = {"data": X, "partial_target": S.T, "target": Y.T}
+    masks = [np.isin(np.arange(N), train).astype(np.uint8)[:, None] for train, _ in folds()]
+    return {
+        "palm": palm,
+        "palm, labels not transposed": {"data": X, "partial_target": S, "target": Y},
+        "palm, data transposed": {"data": X.T, "partial_target": S.T, "target": Y.T},
+        "five-fold": {
+            "features": X,
+            "p_labels": S,
+            "logitlabels": Y,
+            "tr": cells([train[None, :] + 1 for train, _ in folds()]),
+            "te": cells([test[None, :] + 1 for _, test in folds()]),
+        },
+        "online": {"X": X, "Y_P": S, "Y": Y},
+        "pre-split": {
+            "train_data": X[:8],
+            "train_p_target": S[:8].T,
+            "train_target": Y[:8].T,
+            "test_data": X[8:],
+            "test_target": Y[8:].T,
+        },
+        "struct": {"Lost": palm},
+        "mask": {
+            **palm,
+            "tr_idx": cells(masks, column=True),
+            "te_idx": cells([1 - mask for mask in masks], column=True),
+        },
+    }
+
+
+def convert(variables, change):
+    return {
+        key: convert(value, change)
+        if isinstance(value, dict)
+        else value
+        if value.dtype == object
+        else change(value)
+        for key, value in variables.items()
+    }
+
+
+FORMS = {
+    "float": lambda v: v,
+    "sparse labels": lambda v: sp.csc_matrix(v) if set(np.unique(v)) <= {0, 1} else v,
+    "uint8 labels": lambda v: v.astype(np.uint8) if set(np.unique(v)) <= {0, 1} else v,
+    "logical labels": lambda v: v.astype(bool) if set(np.unique(v)) <= {0, 1} else v,
+    "sparse data": lambda v: v if set(np.unique(v)) <= {0, 1} else sp.csc_matrix(v),
+}
+
+
+def save_v73(path, variables):
+    """Write what MATLAB's -v7.3 writes: HDF5, dimensions reversed, references for cells."""
+
+    def put(group, name, value):
+        if isinstance(value, dict):
+            sub = group.create_group(name)
+            sub.attrs["MATLAB_class"] = np.bytes_("struct")
+            for key, inner in value.items():
+                put(sub, key, inner)
+        elif sp.issparse(value):
+            value = sp.csc_array(value)
+            sub = group.create_group(name)
+            sub.attrs["MATLAB_sparse"] = np.uint64(value.shape[0])
+            sub.attrs["MATLAB_class"] = np.bytes_("double")
+            for key, inner in (("data", value.data), ("ir", value.indices), ("jc", value.indptr)):
+                sub[key] = inner if key == "data" else inner.astype(np.uint64)
+        elif value.dtype == object:
+            refs = np.empty(value.shape[::-1], dtype=h5py.ref_dtype)
+            for i, inner in enumerate(value.ravel()):
+                place = group.file.require_group("#refs#").create_dataset(
+                    f"{name}{i}", data=inner.T
+                )
+                refs.ravel()[i] = place.ref
+            made = group.create_dataset(name, data=refs, dtype=h5py.ref_dtype)
+            made.attrs["MATLAB_class"] = np.bytes_("cell")
+        else:
+            kind = "logical" if value.dtype == bool else "double"
+            value = value.astype(np.uint8) if value.dtype == bool else value
+            group.create_dataset(name, data=value.T).attrs["MATLAB_class"] = np.bytes_(kind)
+
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, value in variables.items():
+            put(file, name, value)
+    with open(path, "r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM")
+
+
+def save(path, variables, level="5"):
+    if level == "7.3":
+        save_v73(path, variables)
+    else:
+        scipy.io.savemat(path, variables, do_compression=level == "5, compressed")
+    return path
+
+
+LEVELS = ["5", "5, compressed", "7.3"]
+NAMES = list(layouts(np.zeros((N, D)), np.zeros((N, M)), np.zeros((N, M))))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_layout_in_every_form_holds_the_same_data(tmp_path, toy, name, form, level):
+    X, S, Y, y = toy
+    variables = convert(layouts(X, S, Y)[name], FORMS[form])
+    bunch = read_mat(save(tmp_path / "a.mat", variables, level))
+    data = bunch.data.toarray() if sp.issparse(bunch.data) else bunch.data
+    np.testing.assert_array_equal(data, X)
+    np.testing.assert_array_equal(bunch.target, y)
+    expected = S.astype(bool)
+    if name == "pre-split":  # test rows have no candidates but the truth
+        expected = np.vstack([expected[:8], Y[8:].astype(bool)])
+    np.testing.assert_array_equal(bunch.candidates, expected)
+    assert bunch.candidates.dtype == bool
+    assert len(bunch.target_names) == M  # the class that never occurs is still one
+    assert len(bunch.feature_names) == D
+    assert sp.issparse(bunch.data) == (form == "sparse data")
+    if name in ("five-fold", "mask"):
+        stored = folds()
+    elif name == "pre-split":
+        stored = [(np.arange(8), np.arange(8, N))]
+    else:
+        stored = None
+    assert (bunch.cv is None) == (stored is None)
+    for (train, test), (train_, test_) in zip(bunch.cv or [], stored or [], strict=True):
+        np.testing.assert_array_equal(train, train_)
+        np.testing.assert_array_equal(test, test_)
+
+
+def test_stored_folds_are_a_cv_for_scikit_learn(tmp_path, toy):
+    X, S, Y, _ = toy
+    bunch = read_mat(save(tmp_path / "a.mat", layouts(X, S, Y)["five-fold"]))
+    scores = cross_val_score(KNeighborsClassifier(1), bunch.data, bunch.target, cv=bunch.cv)
+    assert scores.shape == (3,)
+
+
+def test_outputs_on_request(tmp_path, toy):
+    X, S, Y, y = toy
+    path = save(tmp_path / "a.mat", layouts(X, S, Y)["palm"])
+    _, S_, _ = read_mat(path, return_X_S_y=True, sparse_output=True)
+    assert isinstance(S_, sp.csr_array)
+    np.testing.assert_array_equal(S_.toarray(), S)
+    framed = read_mat(path, as_frame=True)
+    assert framed.frame.shape == (N, D + M + 1)
+    assert framed.candidates.columns.tolist() == list(range(M))  # the labels that target holds
+    assert framed.target.tolist() == y.tolist()
+    assert read_mat(path).frame is None
+    with pytest.raises(ValueError, match="exclude each other"):
+        read_mat(path, as_frame=True, sparse_output=True)
+
+
+def test_uint8_features_come_back_as_float(tmp_path, toy):
+    _, S, Y, _ = toy
+    X = np.arange(N * D, dtype=np.uint8).reshape(N, D)
+    bunch = read_mat(save(tmp_path / "a.mat", layouts(X, S, Y)["palm"]))
+    assert bunch.data.dtype == float
+    np.testing.assert_array_equal(bunch.data, X)
+
+
+def test_truth_is_optional(tmp_path, toy):
+    X, S, _, _ = toy
+    path = save(tmp_path / "a.mat", {"data": X, "partial_target": S.T})
+    assert read_mat(path).target is None
+    assert read_mat(path, as_frame=True).frame.shape == (N, D + M)
+
+
+def test_as_many_classes_as_samples_must_be_told_apart_by_the_caller(tmp_path):
+    S = np.triu(np.ones((4, 4)))
+    path = save(tmp_path / "a.mat", {"data": np.ones((4, 2)), "partial_target": S})
+    with pytest.raises(ValueError, match=r"4 × 4.*class_axis=0"):
+        read_mat(path)
+    np.testing.assert_array_equal(read_mat(path, class_axis=1).candidates, S)
+    np.testing.assert_array_equal(read_mat(path, class_axis=0).candidates, S.T)
+    with pytest.raises(ValueError, match="class_axis is 2"):
+        read_mat(path, class_axis=2)
+
+
+def test_the_reader_agrees_with_scipy(tmp_path):
+    rng = np.random.default_rng(0)
+    for dtype in ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">f8", ">i4"):
+        X = (rng.random((7, 3)) * 100).astype(dtype)
+        S = rng.random((2, 7)) < 0.5
+        S[0] |= ~S.any(axis=0)
+        path = save(tmp_path / "a.mat", {"data": X, "partial_target": S})
+        np.testing.assert_array_equal(read_mat(path).data, scipy.io.loadmat(path)["data"])
+
+
+def damage(toy):
+    """Variables that are wrong, and what the error must say."""
+    X, S, Y, y = toy
+    palm = {"data": X, "partial_target": S.T, "target": Y.T}
+    out, two, none, half, empty = (v.copy() for v in (S, Y, Y, S, S))
+    out[3, y[3]], out[3, (y[3] + 1) % M] = 0, 1
+    two[4, (y[4] + 1) % M] = 1
+    none[5] = 0
+    half[6, 0] = 0.5
+    empty[7] = 0
+    ones = [np.array([[1]])]
+    return {
+        "wrong variables": ({"bar": S, "foo": X}, r"bar 12×5, foo 12×3.*Known: PALM: data"),
+        "no variables": ({}, "no variables"),
+        "text as data": ({**palm, "data": "hello"}, "data is not a matrix"),
+        "cells as labels": ({**palm, "partial_target": cells(ones)}, r"cell\(1\)"),
+        "cube as data": ({**palm, "data": np.ones((2, 3, 4))}, "2×3×4"),
+        "empty data": ({**palm, "data": np.empty((0, 3))}, "empty"),
+        "complex data": ({**palm, "data": X + 1j}, "complex"),
+        "wrong shapes": ({**palm, "data": X[:7]}, "no common number of samples"),
+        "shapes differ": ({**palm, "target": Y.T[:3]}, "5×12 but target is 3×12"),
+        "truth outside": ({**palm, "partial_target": out.T}, "row 3: the true label"),
+        "two truths": ({**palm, "target": two.T}, "row 4 has 2 true labels"),
+        "no truth": ({**palm, "target": none.T}, "row 5 has 0 true labels"),
+        "truth of 2": ({**palm, "target": 2 * Y.T}, "row 0 of target holds 2"),
+        "half a label": ({**palm, "partial_target": half.T}, "row 6, column 0 .* is 0.5"),
+        "no candidate": ({"data": X, "partial_target": empty.T}, "row 7 has no candidate"),
+        "row 0 in a fold": (
+            {**palm, "tr": cells([np.arange(6)[None, :]]), "te": cells(ones)},
+            "tr, fold 0, holds 0; expected row numbers from 1 to 12",
+        ),
+        "fold in itself": (
+            {**palm, "tr": cells([np.array([[1, 2]])]), "te": cells(ones)},
+            "fold 0 has row 0 in both",
+        ),
+        "folds differ": ({**palm, "tr": cells(ones * 2), "te": cells(ones)}, "2 folds but te 1"),
+    }
+
+
+DAMAGE_NAMES = list(damage((np.ones((N, D)), np.ones((N, M)), np.ones((N, M)), np.zeros(N, int))))
+
+
+@pytest.mark.parametrize("level", ["5", "7.3"])
+@pytest.mark.parametrize("name", DAMAGE_NAMES)
+def test_wrong_content_is_refused_by_name(tmp_path, toy, name, level):
+    variables, message = damage(toy)[name]
+    if level == "7.3":
+        variables = {k: np.array(list(v.encode())) if isinstance(v, str) else v
+                     for k, v in variables.items()}  # fmt: skip
+        message = {"text as data": "data is 5", "complex data": "not a matrix"}.get(name, message)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_mat(save(tmp_path / "a.mat", variables, level))
+    assert str(tmp_path / "a.mat") in str(caught.value)
+
+
+def test_noise_is_allowed_on_request(tmp_path, toy):
+    variables, _ = damage(toy)["truth outside"]
+    bunch = read_mat(save(tmp_path / "a.mat", variables), allow_noise=True)
+    assert not bunch.candidates[3, bunch.target[3]]
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo boom > boom",)
+
+
+IMPOSTORS = {
+    "web page": (b"\n<!DOCTYPE html><html>Not found</html>" * 9, "web page"),
+    "pickle": (pickle.dumps(Bomb()), "pickle"),
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
+    "gzip": (b"\x1f\x8b" + bytes(200), "gzip"),
+    "zip": (b"PK\3\4" + bytes(200), "zip"),
+    "empty": (b"", "no MATLAB file"),
+    "zeros": (bytes(1000), "no MATLAB file"),
+    "text": (b"hello world " * 100, "no MATLAB file"),
+    "header only": (b"MATLAB 5.0".ljust(124) + b"\0\1IM", "no variables"),
+    "HDF5 header only": (b"\x89HDF\r\n\x1a\n" + bytes(300), "cannot read"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSTORS)
+def test_impostors_are_named_and_nothing_is_executed(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    content, message = IMPOSTORS[name]
+    Path("a.mat").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_mat("a.mat")
+    assert os.listdir() == ["a.mat"]
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_mat(tmp_path / "nowhere.mat")
+
+
+def test_cells_nested_too_deep_do_not_end_the_process(tmp_path):
+    """scipy's reader overflows the stack on this file, which ends Python."""
+    tag = lambda kind, body: np.array([kind, len(body)], "<u4").tobytes() + body  # noqa: E731
+    head = tag(6, np.array([1, 0], "<u4").tobytes()) + tag(5, np.ones(2, "<i4").tobytes())
+    head += tag(1, b"")
+    heads, size = [], 0
+    for _ in range(50_000):
+        heads.append(np.array([14, len(head) + size], "<u4").tobytes() + head)
+        size += 8 + len(head)
+    path = tmp_path / "deep.mat"
+    path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\0\1IM" + b"".join(reversed(heads)))
+    code = f"from sklearn_cleanse.datasets._mat import read_mat; read_mat({str(path)!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "nested more than" in run.stderr
+    assert run.returncode == 1
+
+
+def test_links_out_of_a_v73_file_are_not_followed(tmp_path, toy):
+    X, S, Y, _ = toy
+    secret, path = tmp_path / "secret.h5", tmp_path / "a.mat"
+    with h5py.File(secret, "w") as file:
+        file["data"] = X.T
+    save_v73(path, {"partial_target": S.T, "target": Y.T})
+    with h5py.File(path, "r+") as file:
+        file["data"] = h5py.ExternalLink(str(secret), "data")
+    with pytest.raises(ValueError, match="link, which is not followed"):
+        read_mat(path)
+
+
+def test_a_compressed_variable_must_match_its_checksum(tmp_path, toy):
+    X, S, Y, _ = toy
+    path = save(tmp_path / "a.mat", layouts(X, S, Y)["palm"], "5, compressed")
+    raw = bytearray(path.read_bytes())
+    size = int.from_bytes(raw[132:136], "little")
+    raw[136 + size - 1] ^= 1  # the last byte of the first variable's Adler-32
+    with pytest.raises(zlib.error):
+        zlib.decompress(bytes(raw[136 : 136 + size]))
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match="damaged"):
+        read_mat(path)
