@@ -1,0 +1,575 @@
+"""Measures of a classifier by candidate sets, with true labels where there are any.
+
+Every measure takes the candidates first, in any form that ``fit`` takes, then the predictions.
+Those that need true labels call them ``truth``. The scorers at the end go into ``scoring=``, and
+more is always better. They serve any classifier that has ``classes_``:
+
+>>> from sklearn.datasets import load_iris
+>>> from sklearn.linear_model import LogisticRegression
+>>> from sklearn.model_selection import cross_val_score
+>>> from sklearn_cleanse.metrics import covering_scorer
+>>> from sklearn_cleanse.model_selection import CandidateKFold
+>>> X, y = load_iris(return_X_y=True)
+>>> folds = CandidateKFold(3, random_state=0)
+>>> cross_val_score(LogisticRegression(max_iter=500), X, y, scoring=covering_scorer, cv=folds)
+array([...])
+
+Those that need true labels ask for them through scikit-learn's metadata routing, which ``fit``
+never gets to see:
+
+>>> import sklearn
+>>> from sklearn_cleanse.metrics import truth_scorer
+>>> with sklearn.config_context(enable_metadata_routing=True):
+...     accuracy = cross_val_score(
+...         LogisticRegression(max_iter=500), X, y, scoring=truth_scorer, cv=folds,
+...         params={"truth": y},
+...     )
+>>> float(accuracy.mean()) > 0.9
+True
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from .base import candidate_softmax
+from .candidates import (
+    _as_labels_or_matrix,
+    _flatten,
+    _shorten,
+    candidate_counts,
+    check_candidates,
+    covers,
+)
+
+__all__ = [
+    "approximated_accuracy",
+    "approximated_accuracy_scorer",
+    "candidate_log_loss",
+    "candidate_log_loss_scorer",
+    "candidate_report",
+    "covering_rate",
+    "covering_scorer",
+    "disambiguation_accuracy",
+    "disambiguation_scorer",
+    "expected_calibration_error",
+    "truth_scorer",
+]
+
+
+def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> float:
+    """Share of predictions that lie inside the candidate set.
+
+    It bounds the accuracy from above, as the true label is always a candidate. Where every sample
+    has a single candidate it is the accuracy.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of a candidate matrix stand for, such as ``classes_``. If None,
+        the names of a DataFrame's columns, or 0, 1, 2, …
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    rate : float
+        Between 0 and 1; higher is better.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import covering_rate
+    >>> covering_rate([{"cat", "dog"}, {"cat"}, {"cow", "dog"}], ["dog", "dog", "cow"])
+    0.6666666666666666
+    """
+    _, candidates, (columns,) = _read(y_candidates, classes, y_pred=y_pred)
+    return _average(covers(candidates, columns), sample_weight)
+
+
+def approximated_accuracy(
+    y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
+) -> float:
+    """Accuracy to be expected if the confidences among the candidates are right.
+
+    A prediction outside the candidate set counts 0. One inside counts its share of the
+    probability that the classifier gives to the candidates. Introduced by PLENCH (ICLR 2025) for
+    choosing a model without true labels.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, or their logarithms if ``log`` is True.
+    log : bool, default=False
+        Whether ``y_proba`` holds logarithms, up to a constant per row, so that logits do too.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of ``y_proba`` stand for, such as ``classes_``. If None, those
+        that occur in ``y_candidates``.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    accuracy : float
+        Between 0 and the covering rate; higher is better.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import approximated_accuracy
+    >>> S = [[1, 1, 0], [0, 1, 1]]
+    >>> round(approximated_accuracy(S, [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2]]), 4)  # (0.75 + 0) / 2
+    0.375
+    """
+    candidates, log_proba, _ = _read_proba(y_candidates, y_proba, log, classes)
+    # DEVIATES: PLENCH's code computes 1 - risk with 1e-12 in the denominator, so that a confident
+    # prediction outside the candidates scores 1 where the candidates' mass underflows.
+    rows, top = np.arange(len(log_proba)), log_proba.argmax(axis=1)
+    return _average(candidate_softmax(log_proba, candidates)[rows, top], sample_weight)
+
+
+def candidate_log_loss(
+    y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
+) -> float:
+    """Mean negative logarithm of the probability given to the candidate set.
+
+    Where every sample has a single candidate this is the log loss.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, or their logarithms if ``log`` is True.
+    log : bool, default=False
+        Whether ``y_proba`` holds logarithms, up to a constant per row, so that logits do too.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of ``y_proba`` stand for, such as ``classes_``. If None, those
+        that occur in ``y_candidates``.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    loss : float
+        At least 0; lower is better. Infinite if all candidates of a sample have probability 0:
+        nothing is clipped.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import candidate_log_loss
+    >>> S = [[1, 1, 0], [1, 1, 1]]
+    >>> round(candidate_log_loss(S, [[0.3, 0.2, 0.5], [0.5, 0.3, 0.2]]), 4)  # (log 2 + log 1) / 2
+    0.3466
+    """
+    candidates, log_proba, _ = _read_proba(y_candidates, y_proba, log, classes)
+    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    values = log_proba[rows, candidates.indices]
+    top = np.maximum.reduceat(values, starts)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    with np.errstate(divide="ignore"):
+        mass = np.log(np.add.reduceat(np.exp(values - shift[rows]), starts)) + shift
+    return _average(np.maximum(-mass, 0.0), sample_weight)
+
+
+def disambiguation_accuracy(
+    y_candidates, y_proba, truth, *, log=False, classes=None, sample_weight=None
+) -> float:
+    """Share of samples whose most likely candidate is the true label.
+
+    Clean samples are always right. ``sample_weight=~clean`` leaves them out.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, or their logarithms if ``log`` is True. Confidences among the
+        candidates, such as ``candidate_proba_``, give the same.
+    truth : array-like of shape (n_samples,)
+        True labels.
+    log : bool, default=False
+        Whether ``y_proba`` holds logarithms, up to a constant per row, so that logits do too.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of ``y_proba`` stand for, such as ``classes_``. If None, those
+        that occur in ``y_candidates``.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    accuracy : float
+        Between 0 and 1; higher is better.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import disambiguation_accuracy
+    >>> S = [[1, 1, 0], [0, 1, 1]]
+    >>> disambiguation_accuracy(S, [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2]], [0, 2])
+    0.5
+    """
+    _, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
+    return _average(right, sample_weight)
+
+
+def expected_calibration_error(
+    y_candidates, y_proba, truth=None, *, n_bins=10, log=False, classes=None, sample_weight=None
+) -> float:
+    """Mean distance between confidence and accuracy, over bins of equal width.
+
+    With ``truth``, the confidence is that of the most likely candidate among the candidates.
+    Without, it is that of the prediction among all classes, and the covering rate stands in for
+    the accuracy. As it bounds the accuracy from above, only bins with more confidence than
+    covering count then, and the result is a lower bound on the prediction's calibration error.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_proba : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, or their logarithms if ``log`` is True.
+    truth : array-like of shape (n_samples,), default=None
+        True labels.
+    n_bins : int, default=10
+        Number of bins between 0 and 1. Empty ones do not count.
+    log : bool, default=False
+        Whether ``y_proba`` holds logarithms, up to a constant per row, so that logits do too.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of ``y_proba`` stand for, such as ``classes_``. If None, those
+        that occur in ``y_candidates``.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    error : float
+        Between 0 and 1; lower is better.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import expected_calibration_error
+    >>> S = [[1, 1, 0], [0, 1, 1]]
+    >>> proba = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]]  # 0.75 sure among the candidates, twice
+    >>> round(expected_calibration_error(S, proba, truth=[0, 2]), 4)
+    0.25
+    """
+    confidence, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
+    mean, rate, weight = _bin(confidence, right, n_bins, sample_weight)
+    gap = np.abs(mean - rate) if truth is not None else np.maximum(mean - rate, 0.0)
+    return _average(gap, weight)
+
+
+def candidate_report(
+    y_candidates, y_pred, truth=None, *, classes=None, digits=2, output_dict=False
+) -> str | dict[str, dict[str, float]]:
+    """Summarise predictions class by class, with or without true labels.
+
+    Parameters
+    ----------
+    y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Candidates in any form that ``fit`` takes.
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+    truth : array-like of shape (n_samples,), default=None
+        True labels. Adds precision, recall and the number of samples of each class.
+    classes : array-like of shape (n_classes,), default=None
+        The labels that the columns of a candidate matrix stand for, such as ``classes_``.
+    digits : int, default=2
+        Number of digits of the rates in the text.
+    output_dict : bool, default=False
+        Whether to return a dict instead of text.
+
+    Returns
+    -------
+    report : str or dict
+        One entry per class and one named "all": in how many samples the class is a candidate, the
+        only candidate (clean), and predicted; and in what share of the samples predicted to be of
+        the class it is a candidate (covering). The true number lies between clean and candidates,
+        so a number predicted outside these is wrong for certain. A rate over no samples is NaN,
+        and a dash in the text. "all" counts samples, and with truth has the means over classes
+        that occur.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.metrics import candidate_report
+    >>> print(candidate_report([{"cat", "dog"}, {"cat"}, {"dog"}], ["dog", "dog", "dog"]))
+         candidates  clean  predicted  covering
+    cat           2      1          0         -
+    dog           2      1          3      0.67
+    all           3      2          3      0.67
+    """
+    labels = {"y_pred": y_pred} if truth is None else {"y_pred": y_pred, "truth": truth}
+    classes, candidates, columns = _read(y_candidates, classes, **labels)
+    n_samples, n_classes = candidates.shape
+    predicted, covered = columns[0], covers(candidates, columns[0])
+
+    def count(at, where=slice(None)):
+        return np.bincount(at[where], minlength=n_classes)
+
+    clean, possible = candidate_counts(candidates)
+    table = {"candidates": possible, "clean": clean, "predicted": count(predicted)}
+    table["covering"] = _ratio(count(predicted, covered), table["predicted"])
+    overall = [n_samples, clean.sum(), n_samples, covered.mean()]
+    if truth is not None:
+        hits, support = count(predicted, predicted == columns[1]), count(columns[1])
+        table["precision"] = _ratio(hits, table["predicted"])
+        table["recall"] = _ratio(hits, support)
+        table["support"] = support
+        occurs = (support > 0) | (table["predicted"] > 0)
+        # A class that is never predicted has no precision; in the mean it counts 0.
+        macro = [np.nan_to_num(table[name][occurs]).mean() for name in ("precision", "recall")]
+        overall += [*macro, n_samples]
+    report = {
+        str(name): {key: values[i].item() for key, values in table.items()}
+        for i, name in enumerate(classes)
+    }
+    report["all"] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
+    return report if output_dict else _as_text(report, digits)
+
+
+def _as_text(report: dict[str, dict[str, float]], digits: int) -> str:
+    keys = list(report["all"])
+    first = max(len(name) for name in report)
+    widths = [max(len(key), 6) for key in keys]
+
+    def cell(value: float) -> str:
+        if isinstance(value, float):
+            return "-" if np.isnan(value) else f"{value:.{digits}f}"
+        return str(value)
+
+    lines = [" " * first + "".join(f"  {k:>{w}}" for k, w in zip(keys, widths, strict=True))]
+    for name, row in report.items():
+        cells = (f"  {cell(v):>{w}}" for v, w in zip(row.values(), widths, strict=True))
+        lines.append(f"{name:>{first}}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+
+def _average(values: np.ndarray, sample_weight: Any) -> float:
+    if sample_weight is not None:
+        sample_weight = column_or_1d(sample_weight)
+        check_consistent_length(values, sample_weight)
+    return float(np.average(values, weights=sample_weight))
+
+
+def _bin(
+    confidence: np.ndarray, right: np.ndarray, n_bins: int, sample_weight: Any = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean confidence, rate of right answers and weight of each bin that is not empty."""
+    if n_bins < 1:
+        raise ValueError(f"n_bins is {n_bins}; it must be at least 1")
+    weight = np.ones(len(right)) if sample_weight is None else column_or_1d(sample_weight)
+    check_consistent_length(right, weight)
+    place = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    total = np.bincount(place, weight, minlength=n_bins)
+    full = total > 0
+    mean = np.bincount(place, weight * confidence, minlength=n_bins)[full] / total[full]
+    rate = np.bincount(place, weight * right, minlength=n_bins)[full] / total[full]
+    return mean, rate, total[full]
+
+
+def _top_confidence(
+    y: Any, y_proba: Any, truth: Any, log: bool, classes: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (confidence in the best candidate, is it true); untrue means uncovered if no truth."""
+    labels = {} if truth is None else {"truth": truth}
+    candidates, log_proba, columns = _read_proba(y, y_proba, log, classes, **labels)
+    if truth is None:
+        top = log_proba.argmax(axis=1)
+        return np.exp(log_proba.max(axis=1)), covers(candidates, top)
+    proba = candidate_softmax(log_proba, candidates).toarray()
+    return proba.max(axis=1), proba.argmax(axis=1) == columns[0]
+
+
+def _read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
+    """Return classes, candidates, and the column of each of the named arrays of labels."""
+    arrays = {name: column_or_1d(values) for name, values in labels.items()}
+    written, matrix = _as_labels_or_matrix(y)
+    if matrix is None:  # the labels themselves: all that are named, by whomever, are classes
+        flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
+        classes = _extend(classes, flat, *arrays.values())
+    if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
+        candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
+    else:
+        known = None if classes is None else np.asarray(classes)
+        classes, candidates = check_candidates(y, classes=known)
+    position = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
+    columns = []
+    for name, values in arrays.items():
+        if len(values) != candidates.shape[0]:
+            raise ValueError(
+                f"{name} has {len(values)} rows, but there are candidates for "
+                f"{candidates.shape[0]}; pass one label per sample"
+            )
+        at = np.array([position.get(label, -1) for label in values.tolist()], dtype=np.int64)
+        if (at < 0).any():
+            row = int(np.flatnonzero(at < 0)[0])
+            raise ValueError(
+                f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
+                f"{len(position)} classes: {_shorten(np.asarray(classes))}; pass classes= to say "
+                "which label each column stands for"
+            )
+        columns.append(at)
+    return np.asarray(classes), candidates, columns
+
+
+def _extend(classes: Any, *labels: np.ndarray) -> np.ndarray:
+    """Append to the classes the labels that are new; without classes, sort those that occur."""
+    known = [] if classes is None else np.asarray(classes).tolist()
+    seen = set(known)
+    new = {label for values in labels for label in values.tolist()} - seen
+    try:
+        return np.array(known + sorted(new))
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in new}))
+        raise ValueError(
+            f"labels of different types cannot be ordered: found {kinds}; use strings throughout "
+            "or integers throughout"
+        ) from None
+
+
+def _read_proba(
+    y: Any, y_proba: Any, log: bool, classes: Any, **labels: Any
+) -> tuple[sp.csr_array, np.ndarray, list[np.ndarray]]:
+    """Return candidates, normalised log-probabilities and columns of labels."""
+    log_proba = _log_proba(y_proba, log)
+    n_known = None if classes is None else len(classes)
+    _, candidates, columns = _read(y, classes, **labels)
+    n_samples, n_classes = candidates.shape
+    if n_known is None:
+        n_known = n_classes
+    if log_proba.shape != (n_samples, n_known):
+        raise ValueError(
+            f"y_proba has shape {log_proba.shape}, but there are {n_samples} samples and {n_known} "
+            "classes; pass classes= if some class is no candidate here"
+        )
+    if n_classes > n_known:  # labels that the classifier never saw have probability 0
+        unseen = np.full((n_samples, n_classes - n_known), -np.inf)
+        log_proba = np.hstack([log_proba, unseen])
+    return candidates, log_proba, columns
+
+
+def _log_proba(y_proba: Any, log: bool) -> np.ndarray:
+    """Normalised log-probabilities, or an error that names the row."""
+    values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
+    if values.ndim != 2:
+        raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
+    if log:
+        bad = np.isnan(values).any(axis=1) | ~np.isfinite(values.max(axis=1))
+        remedy = "log-probabilities may be -inf but not NaN, and not -inf throughout"
+    else:
+        total = values.sum(axis=1)
+        bad = ~((values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3))
+        remedy = "probabilities are at least 0 and sum to 1; pass log=True for logarithms or logits"
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"row {row} of y_proba is {values[row]}: {remedy}")
+    if not log:
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    return values - logsumexp(values, axis=1, keepdims=True)
+
+
+class _Scorer:
+    """A measure as ``scorer(estimator, X, y)``, with its metadata requests declared.
+
+    scikit-learn's ``make_scorer`` does not hand the classes to the measure, and a fold need not
+    show them all; hence our own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measure: Callable[..., float],
+        *,
+        sign: int = 1,
+        log_proba: bool = True,
+        needs_truth: bool = False,
+    ):
+        self._name = name
+        self._measure = measure
+        self._sign = sign
+        self._log_proba = log_proba
+        self._requests: dict[str, Any] = {"sample_weight": None}
+        if needs_truth:
+            self._requests["truth"] = True
+
+    def __call__(self, estimator, X, y, *, sample_weight=None, **metadata) -> float:
+        self._check_names(metadata)
+        if "truth" in self._requests and metadata.get("truth") is None:
+            raise ValueError(
+                f"{self._name} needs true labels, and truth was not passed. Write "
+                "sklearn.set_config(enable_metadata_routing=True) once, then "
+                f'cross_val_score(estimator, X, S, scoring={self._name}, params={{"truth": y}}) '
+                "or GridSearchCV(...).fit(X, S, truth=y)"
+            )
+        metadata |= {"classes": estimator.classes_, "sample_weight": sample_weight}
+        if not self._log_proba:
+            predicted = estimator.predict(X)
+        else:
+            metadata["log"] = True
+            predicted = _predict_log_proba(estimator, X)
+        return self._sign * self._measure(y, predicted, **metadata)
+
+    def set_score_request(self, **requests):
+        """Return a copy that asks for the given metadata, such as ``sample_weight=True``.
+
+        The copy leaves the scorer that everybody imports as it is.
+        """
+        self._check_names(requests)
+        changed = copy.copy(self)
+        changed._requests = self._requests | requests
+        return changed
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Tell scikit-learn which metadata this scorer asks for."""
+        routing = MetadataRequest(owner=self._name)
+        for name, wanted in self._requests.items():
+            routing.score.add_request(param=name, alias=wanted)
+        return routing
+
+    def _check_names(self, metadata: dict[str, Any]) -> None:
+        unknown = sorted(set(metadata) - set(self._requests))
+        if unknown:
+            raise TypeError(f"{self._name} takes no {unknown[0]}, only {', '.join(self._requests)}")
+
+    def _accept_sample_weight(self) -> bool:  # asked by scikit-learn where routing is off
+        return True
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _predict_log_proba(estimator: Any, X: Any) -> np.ndarray:
+    if hasattr(estimator, "predict_log_proba"):
+        return estimator.predict_log_proba(X)
+    with np.errstate(divide="ignore"):
+        return np.log(estimator.predict_proba(X))
+
+
+def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
+    return float(accuracy_score(truth, y_pred, sample_weight=sample_weight))
+
+
+covering_scorer = _Scorer("covering_scorer", covering_rate, log_proba=False)
+approximated_accuracy_scorer = _Scorer("approximated_accuracy_scorer", approximated_accuracy)
+candidate_log_loss_scorer = _Scorer("candidate_log_loss_scorer", candidate_log_loss, sign=-1)
+truth_scorer = _Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
+disambiguation_scorer = _Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)

@@ -1,0 +1,568 @@
+"""Measures against hand-computed cases and identities; scorers inside scikit-learn's searches."""
+
+import inspect
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss, precision_score, recall_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_cleanse import metrics
+from sklearn_cleanse.base import PartialLabelMixin
+from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.metrics import (
+    approximated_accuracy,
+    approximated_accuracy_scorer,
+    candidate_log_loss,
+    candidate_log_loss_scorer,
+    candidate_report,
+    covering_rate,
+    covering_scorer,
+    disambiguation_accuracy,
+    disambiguation_scorer,
+    expected_calibration_error,
+    truth_scorer,
+)
+from sklearn_cleanse.model_selection import CandidateKFold
+
+LABEL_FREE = [covering_scorer, approximated_accuracy_scorer, candidate_log_loss_scorer]
+FOLDS = CandidateKFold(3, random_state=0)
+
+
+class FirstCandidate(PartialLabelMixin, BaseEstimator):
+    """Naive Bayes on each sample's first candidate: quick, and bad enough to tell apart."""
+
+    def __init__(self, smoothing=1e-9):
+        self.smoothing = smoothing
+
+    def fit(self, X, y):
+        self.classes_, candidates = check_candidates(y, n_samples=len(X))
+        first = candidates.indices[candidates.indptr[:-1]]
+        self.model_ = GaussianNB(var_smoothing=self.smoothing).fit(X, first)
+        return self
+
+    def predict_log_proba(self, X):
+        log_proba = np.full((len(X), len(self.classes_)), -np.inf)
+        log_proba[:, self.model_.classes_] = self.model_.predict_log_proba(X)
+        return log_proba
+
+    def predict_proba(self, X):
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X):
+        return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def draw(seed, n_samples=40, n_classes=5):
+    """Random candidates, probabilities and true labels."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, n_classes, n_samples)
+    S = rng.random((n_samples, n_classes)) < 0.3
+    S[np.arange(n_samples), truth] = True
+    return S, rng.dirichlet(np.ones(n_classes), n_samples), truth
+
+
+def forms(S, names=None):
+    """The same candidates in every form that fit takes."""
+    names = np.arange(S.shape[1]) if names is None else np.asarray(names)
+    sets = [set(names[row].tolist()) for row in S]
+    return {
+        "bool": S,
+        "int": S.astype(int),
+        "list": S.astype(int).tolist(),
+        "csr": sp.csr_array(S.astype(int)),
+        "coo": sp.coo_matrix(S),
+        "frame": pd.DataFrame(S, columns=names),
+        "sets": sets,
+        "object array": np.array([frozenset(s) for s in sets], dtype=object),
+    }
+
+
+# --- hand-computed cases
+
+
+def test_covering_rate_by_hand():
+    S = [[1, 1, 0], [0, 1, 0], [1, 0, 1], [0, 0, 1]]
+    assert covering_rate(S, [1, 0, 2, 2]) == 0.75
+    assert covering_rate(S, [1, 0, 2, 2], sample_weight=[1, 3, 0, 0]) == 0.25
+
+
+def test_approximated_accuracy_by_hand():
+    S = [[1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    proba = [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]]
+    assert approximated_accuracy(S, proba) == pytest.approx((0.75 + 0 + 1) / 3)
+    assert approximated_accuracy(S, np.log(proba), log=True) == pytest.approx(1.75 / 3)
+    assert approximated_accuracy(S, proba, sample_weight=[1, 1, 0]) == pytest.approx(0.375)
+
+
+def test_candidate_log_loss_by_hand():
+    S = [[1, 1, 0], [1, 1, 1]]
+    proba = [[0.3, 0.2, 0.5], [0.5, 0.3, 0.2]]
+    assert candidate_log_loss(S, proba) == pytest.approx(np.log(2) / 2)
+    assert candidate_log_loss(S, proba, sample_weight=[0, 1]) == pytest.approx(0, abs=1e-15)
+
+
+def test_disambiguation_accuracy_by_hand():
+    S = [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
+    proba = [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]
+    # The third row's only candidate has probability 0 and is believed all the same.
+    assert disambiguation_accuracy(S, proba, [0, 2, 2]) == pytest.approx(2 / 3)
+    assert disambiguation_accuracy(S, proba, [0, 2, 2], sample_weight=[1, 1, 0]) == 0.5
+
+
+def test_calibration_error_by_hand():
+    S = [[1, 1, 0]] * 4
+    proba = [[0.6, 0.2, 0.2]] * 3 + [[0.1, 0.1, 0.8]]
+    # With truth: confidence 0.75 three times, right twice; confidence 0.5 once, in its own bin.
+    expected = (3 * abs(0.75 - 2 / 3) + 1 * abs(0.5 - 1)) / 4
+    assert expected_calibration_error(S, proba, [0, 0, 1, 0]) == pytest.approx(expected)
+    # Without: 0.6 and always covered proves nothing, 0.8 and never covered proves 0.8.
+    assert expected_calibration_error(S, proba) == pytest.approx(0.2)
+
+
+def test_calibration_error_uses_the_last_bin_for_certainty():
+    assert expected_calibration_error([[1, 0], [0, 1]], [[1, 0], [0, 1]], [0, 1]) == 0
+    with pytest.raises(ValueError, match="n_bins is 0"):
+        expected_calibration_error([[1, 0]], [[1, 0]], [0], n_bins=0)
+
+
+# --- the defect of the public code
+
+
+def defective_approximated_accuracy(S, log_proba):
+    """One minus the risk, with an epsilon where the candidates' mass should be."""
+    confidence = np.exp(log_proba) * S
+    confidence /= confidence.sum(axis=1, keepdims=True) + 1e-12
+    risk = confidence.copy()
+    risk[np.arange(len(S)), log_proba.argmax(axis=1)] = 0
+    return np.mean(1 - risk.sum(axis=1))
+
+
+@pytest.mark.parametrize("gap", [60.0, 1e3, 1e300])
+def test_confident_wrong_prediction_scores_zero(gap):
+    S, logits = np.array([[0, 1, 1]]), np.array([[gap, 0.0, 0.0]])
+    assert defective_approximated_accuracy(S, logits - gap) == pytest.approx(1)
+    assert approximated_accuracy(S, logits, log=True) == 0
+    assert candidate_log_loss(S, logits, log=True) == pytest.approx(gap - np.log(2))
+
+
+def test_agrees_with_the_public_form_where_nothing_underflows():
+    S, proba, _ = draw(3)
+    expected = defective_approximated_accuracy(S, np.log(proba))
+    assert approximated_accuracy(S, proba) == pytest.approx(expected, abs=1e-9)
+
+
+def test_impossible_candidates_cost_infinity():
+    assert candidate_log_loss([[0, 1, 1]], [[1.0, 0.0, 0.0]]) == np.inf
+    assert approximated_accuracy([[0, 1, 1]], [[1.0, 0.0, 0.0]]) == 0
+
+
+# --- identities
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_singletons_give_the_ordinary_measures(seed):
+    _, proba, truth = draw(seed)
+    predicted, classes = proba.argmax(axis=1), np.arange(5)
+    accuracy = accuracy_score(truth, predicted)
+    assert covering_rate(truth, predicted) == pytest.approx(accuracy)
+    assert covering_rate(np.eye(5)[truth], predicted) == pytest.approx(accuracy)
+    assert approximated_accuracy(truth, proba, classes=classes) == pytest.approx(accuracy)
+    assert candidate_log_loss(truth, proba, classes=classes) == pytest.approx(
+        log_loss(truth, proba, labels=classes)
+    )
+    assert disambiguation_accuracy(truth, proba, truth, classes=classes) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounds(seed):
+    S, proba, truth = draw(seed)
+    predicted = proba.argmax(axis=1)
+    covering = covering_rate(S, predicted)
+    assert 0 <= approximated_accuracy(S, proba) <= covering <= 1
+    assert accuracy_score(truth, predicted) <= covering
+    assert accuracy_score(truth, predicted) <= disambiguation_accuracy(S, proba, truth)
+    assert candidate_log_loss(S, proba) <= log_loss(truth, proba, labels=np.arange(5))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_label_free_calibration_error_is_a_lower_bound(seed):
+    S, proba, truth = draw(seed)
+    proba = proba**3 / (proba**3).sum(axis=1, keepdims=True)
+    whole = np.ones_like(S)  # all classes as candidates: the prediction's own calibration
+    error = expected_calibration_error(whole, proba, truth)
+    assert 0 <= expected_calibration_error(S, proba) <= error + 1e-12
+
+
+def test_everything_is_a_candidate():
+    _, proba, _ = draw(0)
+    everything = np.ones((40, 5))
+    assert covering_rate(everything, proba.argmax(axis=1)) == 1
+    assert candidate_log_loss(everything, proba) == pytest.approx(0, abs=1e-12)
+    assert approximated_accuracy(everything, proba) == pytest.approx(proba.max(axis=1).mean())
+
+
+PROBA_MEASURES = {
+    "approximated": lambda S, p, t, **k: approximated_accuracy(S, p, **k),
+    "log_loss": lambda S, p, t, **k: candidate_log_loss(S, p, **k),
+    "disambiguation": disambiguation_accuracy,
+    "calibration": expected_calibration_error,
+    "label-free calibration": lambda S, p, t, **k: expected_calibration_error(S, p, **k),
+    "covering": lambda S, p, t, **k: covering_rate(S, p.argmax(axis=1), **k),
+}
+
+
+@pytest.mark.parametrize("measure", PROBA_MEASURES.values(), ids=PROBA_MEASURES)
+def test_permutations_change_nothing(measure):
+    S, proba, truth = draw(1)
+    rng = np.random.default_rng(1)
+    rows, columns = rng.permutation(40), rng.permutation(5)
+    expected = measure(S, proba, truth)
+    assert measure(S[rows], proba[rows], truth[rows]) == pytest.approx(expected)
+    moved = np.argsort(columns)[truth]  # class columns[j] is now called j
+    assert measure(S[:, columns], proba[:, columns], moved) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("measure", PROBA_MEASURES.values(), ids=PROBA_MEASURES)
+def test_weights_are_repetitions(measure):
+    S, proba, truth = draw(2)
+    weight = np.random.default_rng(2).integers(0, 4, 40)
+    repeated = np.repeat(np.arange(40), weight)
+    expected = measure(S[repeated], proba[repeated], truth[repeated])
+    assert measure(S, proba, truth, sample_weight=weight) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("measure", PROBA_MEASURES.values(), ids=PROBA_MEASURES)
+@pytest.mark.parametrize("form", forms(np.eye(2, dtype=bool)))
+def test_every_form_of_candidates(measure, form):
+    S, proba, truth = draw(4)
+    given = forms(S)[form]
+    assert measure(given, proba, truth) == pytest.approx(measure(S, proba, truth))
+
+
+@pytest.mark.parametrize("form", forms(np.eye(2, dtype=bool)))
+def test_named_classes(form):
+    S, proba, truth = draw(5)
+    names = np.array(["e", "d", "c", "b", "a"])
+    given = forms(S, names)[form]
+    value = disambiguation_accuracy(given, proba, names[truth], classes=names)
+    assert value == disambiguation_accuracy(S, proba, truth)
+    value = covering_rate(given, names[proba.argmax(axis=1)], classes=names)
+    assert value == covering_rate(S, proba.argmax(axis=1))
+
+
+def test_sparse_confidences():
+    S, proba, truth = draw(6)
+    confidences = proba * S / (proba * S).sum(axis=1, keepdims=True)
+    value = disambiguation_accuracy(S, sp.csr_array(confidences), truth)
+    assert value == disambiguation_accuracy(S, proba, truth)
+
+
+def test_a_label_nobody_lists_is_merely_wrong():
+    assert covering_rate([{"cat"}, {"cat", "dog"}], ["cow", "dog"]) == 0.5
+    assert covering_rate([{"cat"}, {"cat"}], ["cat", "cat"]) == 1
+    proba = [[0.9, 0.1], [0.4, 0.6]]
+    S = [{"cat", "cow"}, {"dog", "cow"}]  # the classifier has not met a cow
+    assert approximated_accuracy(S, proba, classes=["cat", "dog"]) == 1
+    assert candidate_log_loss(S, proba, classes=["cat", "dog"]) == pytest.approx(
+        -np.log([0.9, 0.6]).mean()
+    )
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: covering_rate([[1, 0]], ["cat"]), "row 0 of y_pred is 'cat'.*pass classes="),
+        (lambda: covering_rate([[1, 0]], [0, 1]), "y_pred has 2 rows.*candidates for 1"),
+        (lambda: covering_rate([[1, 0], [0, 0]], [0, 1]), "row 1 has no candidate"),
+        (lambda: covering_rate([{"cat"}], [1]), "labels of different types"),
+        (lambda: approximated_accuracy([[1, 0]], [[-1.0, -2.0]]), "row 0 of y_proba.*log=True"),
+        (lambda: approximated_accuracy([[1, 0]], [[0.5, 0.1]]), "sum to 1"),
+        (lambda: approximated_accuracy([[1, 0]], [[np.nan, 1.0]]), "row 0 of y_proba"),
+        (lambda: candidate_log_loss([[1, 0]], [[np.nan, 1.0]], log=True), "not NaN"),
+        (lambda: candidate_log_loss([[1, 0]], [[-np.inf] * 2], log=True), "not -inf throughout"),
+        (lambda: candidate_log_loss([[1, 0]], [0.5, 0.5]), "expected .n_samples, n_classes"),
+        (lambda: candidate_log_loss([[1, 0]], [[0.2, 0.3, 0.5]]), "2 classes; pass classes="),
+        (lambda: candidate_log_loss([{"a"}, {"b"}], [[0.2, 0.3, 0.5]] * 2), "pass classes="),
+        (lambda: disambiguation_accuracy([[1, 0]], [[1, 0]], [7]), "row 0 of truth is 7"),
+        (lambda: covering_rate([[1, 0]], [0], sample_weight=[1, 2]), "inconsistent"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- the report
+
+
+def test_report_without_truth():
+    S = [{"cat", "dog"}, {"cat"}, {"dog"}, {"cow", "dog"}]
+    report = candidate_report(S, ["dog", "dog", "dog", "cow"], output_dict=True)
+    assert report["dog"] == {
+        "candidates": 3,
+        "clean": 1,
+        "predicted": 3,
+        "covering": pytest.approx(2 / 3),
+    }
+    assert np.isnan(report["cat"]["covering"])
+    assert report["all"] == {"candidates": 4, "clean": 2, "predicted": 4, "covering": 0.75}
+    text = candidate_report(S, ["dog", "dog", "dog", "cow"], digits=3)
+    assert re.search(r"^dog +3 +1 +3 +0\.667$", text, re.MULTILINE)
+    assert re.search(r"^cat +2 +1 +0 +-$", text, re.MULTILINE)
+    assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_report_with_truth_agrees_with_scikit_learn():
+    S, proba, truth = draw(7, n_samples=200)
+    predicted = proba.argmax(axis=1)
+    report = candidate_report(S, predicted, truth, output_dict=True)
+    precision = precision_score(truth, predicted, average=None)
+    recall = recall_score(truth, predicted, average=None)
+    assert [report[str(c)]["precision"] for c in range(5)] == pytest.approx(precision)
+    assert [report[str(c)]["recall"] for c in range(5)] == pytest.approx(recall)
+    assert report["all"]["precision"] == pytest.approx(precision.mean())
+    assert report["all"]["recall"] == pytest.approx(recall.mean())
+    assert sum(report[str(c)]["support"] for c in range(5)) == report["all"]["support"] == 200
+    assert report["all"]["covering"] == pytest.approx(covering_rate(S, predicted))
+
+
+def test_report_keeps_classes_that_never_occur():
+    S, proba, _ = draw(8)
+    S = np.hstack([S, np.zeros((40, 1), dtype=bool)])
+    report = candidate_report(S, proba.argmax(axis=1), output_dict=True)
+    assert report["5"]["candidates"] == report["5"]["predicted"] == 0
+
+
+# --- scorers
+
+
+def test_scorers_agree_with_measures(blobs):
+    X, S, y = blobs
+    model = FirstCandidate().fit(X, S)
+    log_proba = model.predict_log_proba(X)
+    assert covering_scorer(model, X, S) == model.score(X, S)
+    assert approximated_accuracy_scorer(model, X, S) == pytest.approx(
+        approximated_accuracy(S, log_proba, log=True)
+    )
+    assert candidate_log_loss_scorer(model, X, S) == -candidate_log_loss(S, log_proba, log=True)
+    assert truth_scorer(model, X, S, truth=y) == model.score(X, S, truth=y)
+    assert disambiguation_scorer(model, X, S, truth=y) == np.mean(model.disambiguate(X, S) == y)
+
+
+@pytest.mark.parametrize("scorer", LABEL_FREE, ids=repr)
+@pytest.mark.parametrize("form", ["bool", "int", "list", "frame", "sets", "object array"])
+def test_label_free_scorers_in_cross_validation(scorer, form, blobs):
+    X, S, _ = blobs
+    expected = cross_val_score(FirstCandidate(), X, S, scoring=scorer, cv=FOLDS)
+    given = forms(S.astype(bool))[form]
+    scores = cross_val_score(
+        FirstCandidate(), X, given, scoring=scorer, cv=FOLDS, error_score="raise"
+    )
+    assert scores == pytest.approx(expected)
+    assert len(set(scores)) > 1
+
+
+@pytest.mark.parametrize("form", ["csr", "coo"])  # which cross_val_score refuses on its own
+def test_sparse_candidates_in_grid_search(form, blobs):
+    X, S, _ = blobs
+    search = GridSearchCV(FirstCandidate(), {"smoothing": [0.1]}, scoring=covering_scorer, cv=FOLDS)
+    expected = search.fit(X, S).cv_results_["mean_test_score"]
+    given = forms(S.astype(bool))[form]
+    assert search.fit(X, given).cv_results_["mean_test_score"] == pytest.approx(expected)
+
+
+def test_label_free_grid_search(blobs):
+    X, S, _ = blobs
+    scoring = {"covering": covering_scorer, "loss": candidate_log_loss_scorer}
+    search = GridSearchCV(
+        FirstCandidate(), {"smoothing": [0.1, 10.0]}, scoring=scoring, refit="loss", cv=FOLDS
+    )
+    search.fit(X, S)
+    results = search.cv_results_
+    assert search.best_params_["smoothing"] == [0.1, 10.0][np.argmax(results["mean_test_loss"])]
+    assert (results["mean_test_loss"] < 0).all()
+    assert search.score(X, S) == candidate_log_loss_scorer(search.best_estimator_, X, S)
+
+
+def test_scorers_see_through_pipelines_and_ordinary_classifiers(blobs):
+    X, S, y = blobs
+    pipeline = make_pipeline(StandardScaler(), FirstCandidate()).fit(X, S)
+    assert 0 < approximated_accuracy_scorer(pipeline, X, S) <= covering_scorer(pipeline, X, S)
+    model = LogisticRegression().fit(X, y)
+    assert covering_scorer(model, X, y) == model.score(X, y)
+
+
+def test_scorer_without_predict_log_proba(blobs):
+    X, S, y = blobs
+    model = LogisticRegression().fit(X, y)
+
+    class OnlyProba:
+        classes_ = model.classes_
+        predict_proba = model.predict_proba
+
+    assert candidate_log_loss_scorer(OnlyProba(), X, S) == pytest.approx(
+        candidate_log_loss_scorer(model, X, S)
+    )
+
+
+def test_a_class_missing_from_training_does_not_break_scoring(blobs):
+    X, S, _ = blobs
+    sets = [set(np.flatnonzero(row).tolist()) for row in S]
+    sets[0] = {0, 99}  # its only row is in the training part of all folds but one
+    for scorer in LABEL_FREE:
+        scores = cross_val_score(FirstCandidate(), X, sets, scoring=scorer, cv=FOLDS)
+        assert np.isfinite(scores).all()
+
+
+def test_true_accuracy_in_cross_validation(routing, blobs):
+    X, S, y = blobs
+    scores = cross_val_score(
+        FirstCandidate(), X, S, scoring=truth_scorer, cv=FOLDS, params={"truth": y}
+    )
+    expected = [
+        np.mean(FirstCandidate().fit(X[train], S[train]).predict(X[test]) == y[test])
+        for train, test in FOLDS.split(X, S)
+    ]
+    assert scores == pytest.approx(expected)
+
+
+def test_truth_beside_label_free_scores(routing, blobs):
+    X, S, y = blobs
+    scoring = {"truth": truth_scorer, "covering": covering_scorer, "dis": disambiguation_scorer}
+    results = cross_validate(FirstCandidate(), X, S, scoring=scoring, cv=FOLDS, params={"truth": y})
+    assert (results["test_truth"] <= results["test_covering"]).all()
+    assert (results["test_truth"] <= results["test_dis"]).all()
+
+
+def test_label_free_choice_inside_true_accuracy_outside(routing, blobs):
+    X, S, y = blobs
+    search = GridSearchCV(
+        FirstCandidate(), {"smoothing": [0.1, 10.0]}, scoring=approximated_accuracy_scorer, cv=FOLDS
+    )
+    scores = cross_val_score(
+        search, X, S, scoring=truth_scorer, cv=FOLDS, params={"truth": y}, error_score="raise"
+    )
+    assert np.isfinite(scores).all()
+
+
+def test_shuffled_truth_changes_no_fitted_parameter(routing, blobs):
+    X, S, y = blobs
+    shuffled = np.random.default_rng(0).permutation(y)
+    fitted = [
+        cross_validate(
+            FirstCandidate(),
+            X,
+            S,
+            scoring={"truth": truth_scorer, "covering": covering_scorer},
+            cv=FOLDS,
+            params={"truth": truth},
+            return_estimator=True,
+        )
+        for truth in (y, shuffled)
+    ]
+    assert not np.array_equal(fitted[0]["test_truth"], fitted[1]["test_truth"])
+    assert np.array_equal(fitted[0]["test_covering"], fitted[1]["test_covering"])
+    for one, other in zip(fitted[0]["estimator"], fitted[1]["estimator"], strict=True):
+        assert np.array_equal(one.model_.theta_, other.model_.theta_)
+        assert np.array_equal(one.model_.var_, other.model_.var_)
+
+
+def test_truth_cannot_be_asked_for_by_fit(routing):
+    with pytest.raises((TypeError, AttributeError)):
+        FirstCandidate().set_fit_request(truth=True)
+
+
+@pytest.mark.parametrize("scorer", [truth_scorer, disambiguation_scorer], ids=repr)
+def test_forgotten_truth_says_what_to_write(scorer, blobs):
+    X, S, _ = blobs
+    message = r"set_config\(enable_metadata_routing=True\).*params=\{\"truth\": y\}"
+    with pytest.raises(ValueError, match=message):
+        scorer(FirstCandidate().fit(X, S), X, S)
+    with pytest.raises(ValueError, match=message):
+        cross_val_score(FirstCandidate(), X, S, scoring=scorer, cv=FOLDS, error_score="raise")
+    with pytest.warns(UserWarning, match=message):
+        cross_val_score(FirstCandidate(), X, S, scoring=scorer, cv=FOLDS)
+
+
+def test_without_routing_truth_does_not_pass_silently(blobs):
+    X, S, y = blobs
+    with pytest.raises(ValueError, match=r"unexpected keyword argument 'truth'"):
+        cross_val_score(FirstCandidate(), X, S, scoring=truth_scorer, cv=FOLDS, params={"truth": y})
+
+
+def test_label_free_scorers_refuse_truth(blobs):
+    X, S, y = blobs
+    with pytest.raises(TypeError, match="covering_scorer takes no truth"):
+        covering_scorer(FirstCandidate().fit(X, S), X, S, truth=y)
+
+
+def test_label_free_scorers_do_not_take_truth_by_routing(routing, blobs):
+    X, S, y = blobs
+    with pytest.raises(TypeError, match="truth"):
+        cross_val_score(
+            FirstCandidate(), X, S, scoring=covering_scorer, cv=FOLDS, params={"truth": y}
+        )
+
+
+def test_sample_weight_request_leaves_the_shared_scorer_alone(routing, blobs):
+    X, S, _ = blobs
+    weighted = covering_scorer.set_score_request(sample_weight=True)
+    assert covering_scorer._requests["sample_weight"] is None
+    weight = np.arange(len(X)) % 3
+    scores = cross_val_score(
+        FirstCandidate(), X, S, scoring=weighted, cv=FOLDS, params={"sample_weight": weight}
+    )
+    expected = [
+        covering_rate(
+            S[test],
+            FirstCandidate().fit(X[train], S[train]).predict(X[test]),
+            sample_weight=weight[test],
+        )
+        for train, test in FOLDS.split(X, S)
+    ]
+    assert scores == pytest.approx(expected)
+    with pytest.raises(TypeError, match="covering_scorer takes no truth"):
+        covering_scorer.set_score_request(truth=True)
+
+
+@pytest.mark.parametrize("scorer", [*LABEL_FREE, truth_scorer, disambiguation_scorer], ids=repr)
+def test_scorers_pickle(scorer, blobs):
+    X, S, y = blobs
+    model = FirstCandidate().fit(X, S)
+    keywords = {} if scorer in LABEL_FREE else {"truth": y}
+    assert pickle.loads(pickle.dumps(scorer))(model, X, S, **keywords) == scorer(
+        model, X, S, **keywords
+    )
+
+
+@pytest.mark.parametrize(
+    "function", [f for name in metrics.__all__ if inspect.isfunction(f := getattr(metrics, name))]
+)
+def test_documented_defaults_are_those_of_the_signature(function):
+    stated = dict(re.findall(r"^    (\w+) : .*default=(\S+)$", function.__doc__, re.MULTILINE))
+    actual = {
+        name: str(parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    assert stated == actual
