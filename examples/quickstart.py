@@ -1,0 +1,104 @@
+"""Train CleanSE and three plain losses on handwritten digits with ambiguous labels.
+
+Every training image gets a set of candidate labels, one of which is right: the true one, and each
+of the nine others with probability 0.4. The true labels only score. Prints a table and saves
+``quickstart.png``.
+"""
+
+import argparse
+import time
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse.datasets import make_candidates
+
+METHODS = {
+    "average loss": lambda **common: PartialLabelClassifier("average", **common),
+    "CC": lambda **common: PartialLabelClassifier("cc", **common),
+    "RC": lambda **common: PartialLabelClassifier("rc", **common),
+    "CleanSE": lambda **common: CleanSEClassifier(**common),
+}
+
+
+def main(epochs, seeds, picture):
+    X, y = load_digits(return_X_y=True)
+    results = {name: [] for name in METHODS}
+    for seed in range(seeds):
+        S = make_candidates(y, "flip", flip_proba=0.4, random_state=seed)
+        split = train_test_split(X, S, y, test_size=0.5, random_state=seed)
+        X_train, X_test, S_train, _, y_train, y_test = split
+        for name, make in METHODS.items():
+            began = time.perf_counter()
+            clf = make(max_epochs=epochs, random_state=seed).fit(X_train, S_train)
+            seconds = time.perf_counter() - began
+            test = clf.score(X_test, y_test)
+            identified = np.mean(clf.disambiguate(X_train, S_train) == y_train)
+            results[name].append((test, identified, seconds))
+            print(f"  seed {seed}  {name:<13} {test:6.1%}  ({seconds:.0f} s)", flush=True)
+
+    print(f"\n{len(X_train)} training images, {S_train.sum(1).mean():.1f} candidates each, ", end="")
+    print(f"{np.mean(S_train.sum(1) == 1):.1%} clean; mean over {seeds} seeds\n")
+    print(f"{'method':<14}{'test accuracy':>16}{'labels identified':>20}{'seconds':>10}")
+    for name, rows in results.items():
+        (test, identified, seconds), (sd, *_) = np.mean(rows, axis=0), np.std(rows, axis=0)
+        print(f"{name:<14}{f'{test:.1%} ± {sd:.1%}':>16}{identified:>20.1%}{seconds:>10.1f}")
+
+    draw(results, clf, X_train, S_train, y_train, picture)
+    print(f"\nsaved {picture}")
+
+
+def draw(results, clf, X, S, y, picture):
+    """Accuracy of each method, training of the last, and the digits it had to decide on."""
+    figure = plt.figure(figsize=(10, 5.6), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1))
+    bars, curve = top.subplots(1, 2, width_ratios=(1.25, 1))
+
+    names = list(results)
+    tests = np.array([[row[0] for row in results[name]] for name in names])
+    colours = ["#9aa5b1"] * (len(names) - 1) + ["#0072b2"]
+    bars.barh(names, tests.mean(axis=1), xerr=tests.std(axis=1), color=colours, height=0.6)
+    for i, value in enumerate(tests.mean(axis=1)):
+        bars.text(0.03, i, f"{value:.1%}", va="center", color="white", fontweight="bold")
+    bars.set(xlim=(0, 1), xlabel="test accuracy", title="Learning from candidate sets")
+
+    epochs = [epoch["epoch"] for epoch in clf.history_]
+    curve.plot(epochs, [epoch["base_loss"] for epoch in clf.history_], color="#d55e00")
+    curve.set(xlabel="epoch", title="CleanSE, training")
+    curve.set_ylabel("loss", color="#d55e00")
+    share = curve.twinx()
+    share.plot(epochs, [epoch["covering_rate"] for epoch in clf.history_], color="#0072b2")
+    share.set_ylabel("predictions among candidates", color="#0072b2")
+    share.set_ylim(0, 1.02)
+
+    bottom.suptitle("What CleanSE makes of the candidates (bold: its choice; red: a wrong one)")
+    proba = clf.candidate_proba_
+    unsure = np.argsort(np.where(S.sum(axis=1) == 1, 2.0, proba.max(axis=1)))[:2]
+    shown = np.concatenate([np.flatnonzero(S.sum(axis=1) >= 4)[:4], unsure])
+    for axis, i in zip(bottom.subplots(1, len(shown)), shown, strict=True):
+        axis.imshow(X[i].reshape(8, 8), cmap="Greys")
+        axis.set(xticks=[], yticks=[])
+        chosen = proba[i].argmax()
+        for place, j in enumerate(np.flatnonzero(S[i])):
+            colour = "black" if j != chosen else "#0072b2" if j == y[i] else "#d62728"
+            weight = "bold" if j == chosen else "normal"
+            spot = (0.02 + 0.34 * (place % 3), -0.14 - 0.15 * (place // 3))
+            label = f"{j}: {proba[i, j]:.2f}"
+            axis.text(
+                *spot, label, transform=axis.transAxes, fontsize=8, color=colour, weight=weight
+            )
+    figure.savefig(picture, dpi=150)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--picture", default="quickstart.png")
+    main(**vars(parser.parse_args()))
