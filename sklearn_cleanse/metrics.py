@@ -30,26 +30,16 @@ True
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.special import logsumexp
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.metadata_routing import MetadataRequest
 
+from ._reading import read, read_proba
+from ._scorer import Scorer
 from .base import candidate_softmax
-from .candidates import (
-    _as_labels_or_matrix,
-    _flatten,
-    _shorten,
-    candidate_counts,
-    check_candidates,
-    covers,
-)
+from .candidates import candidate_counts, covers
 
 __all__ = [
     "approximated_accuracy",
@@ -95,7 +85,7 @@ def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> 
     >>> covering_rate([{"cat", "dog"}, {"cat"}, {"cow", "dog"}], ["dog", "dog", "cow"])
     0.6666666666666666
     """
-    _, candidates, (columns,) = _read(y_candidates, classes, y_pred=y_pred)
+    _, candidates, (columns,) = read(y_candidates, classes, y_pred=y_pred)
     return _average(covers(candidates, columns), sample_weight)
 
 
@@ -134,7 +124,7 @@ def approximated_accuracy(
     >>> round(approximated_accuracy(S, [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2]]), 4)  # (0.75 + 0) / 2
     0.375
     """
-    candidates, log_proba, _ = _read_proba(y_candidates, y_proba, log, classes)
+    candidates, log_proba, _ = read_proba(y_candidates, y_proba, log, classes)
     # DEVIATES: PLENCH's code computes 1 - risk with 1e-12 in the denominator, so that a confident
     # prediction outside the candidates scores 1 where the candidates' mass underflows.
     rows, top = np.arange(len(log_proba)), log_proba.argmax(axis=1)
@@ -175,7 +165,7 @@ def candidate_log_loss(
     >>> round(candidate_log_loss(S, [[0.3, 0.2, 0.5], [0.5, 0.3, 0.2]]), 4)  # (log 2 + log 1) / 2
     0.3466
     """
-    candidates, log_proba, _ = _read_proba(y_candidates, y_proba, log, classes)
+    candidates, log_proba, _ = read_proba(y_candidates, y_proba, log, classes)
     starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
     rows = np.repeat(np.arange(len(counts)), counts)
     values = log_proba[rows, candidates.indices]
@@ -313,7 +303,7 @@ def candidate_report(
     all           3      2          3      0.67
     """
     labels = {"y_pred": y_pred} if truth is None else {"y_pred": y_pred, "truth": truth}
-    classes, candidates, columns = _read(y_candidates, classes, **labels)
+    classes, candidates, columns = read(y_candidates, classes, **labels)
     n_samples, n_classes = candidates.shape
     predicted, covered = columns[0], covers(candidates, columns[0])
 
@@ -390,7 +380,7 @@ def _top_confidence(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (confidence in the best candidate, is it true); untrue means uncovered if no truth."""
     labels = {} if truth is None else {"truth": truth}
-    candidates, log_proba, columns = _read_proba(y, y_proba, log, classes, **labels)
+    candidates, log_proba, columns = read_proba(y, y_proba, log, classes, **labels)
     if truth is None:
         top = log_proba.argmax(axis=1)
         return np.exp(log_proba.max(axis=1)), covers(candidates, top)
@@ -398,178 +388,12 @@ def _top_confidence(
     return proba.max(axis=1), proba.argmax(axis=1) == columns[0]
 
 
-def _read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
-    """Return classes, candidates, and the column of each of the named arrays of labels."""
-    arrays = {name: column_or_1d(values) for name, values in labels.items()}
-    written, matrix = _as_labels_or_matrix(y)
-    if matrix is None:  # the labels themselves: all that are named, by whomever, are classes
-        flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
-        classes = _extend(classes, flat, *arrays.values())
-    if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
-        candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
-    else:
-        known = None if classes is None else np.asarray(classes)
-        classes, candidates = check_candidates(y, classes=known)
-    position = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
-    columns = []
-    for name, values in arrays.items():
-        if len(values) != candidates.shape[0]:
-            raise ValueError(
-                f"{name} has {len(values)} rows, but there are candidates for "
-                f"{candidates.shape[0]}; pass one label per sample"
-            )
-        at = np.array([position.get(label, -1) for label in values.tolist()], dtype=np.int64)
-        if (at < 0).any():
-            row = int(np.flatnonzero(at < 0)[0])
-            raise ValueError(
-                f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
-                f"{len(position)} classes: {_shorten(np.asarray(classes))}; pass classes= to say "
-                "which label each column stands for"
-            )
-        columns.append(at)
-    return np.asarray(classes), candidates, columns
-
-
-def _extend(classes: Any, *labels: np.ndarray) -> np.ndarray:
-    """Append to the classes the labels that are new; without classes, sort those that occur."""
-    known = [] if classes is None else np.asarray(classes).tolist()
-    seen = set(known)
-    new = {label for values in labels for label in values.tolist()} - seen
-    try:
-        return np.array(known + sorted(new))
-    except TypeError:
-        kinds = ", ".join(sorted({type(label).__name__ for label in new}))
-        raise ValueError(
-            f"labels of different types cannot be ordered: found {kinds}; use strings throughout "
-            "or integers throughout"
-        ) from None
-
-
-def _read_proba(
-    y: Any, y_proba: Any, log: bool, classes: Any, **labels: Any
-) -> tuple[sp.csr_array, np.ndarray, list[np.ndarray]]:
-    """Return candidates, normalised log-probabilities and columns of labels."""
-    log_proba = _log_proba(y_proba, log)
-    n_known = None if classes is None else len(classes)
-    _, candidates, columns = _read(y, classes, **labels)
-    n_samples, n_classes = candidates.shape
-    if n_known is None:
-        n_known = n_classes
-    if log_proba.shape != (n_samples, n_known):
-        raise ValueError(
-            f"y_proba has shape {log_proba.shape}, but there are {n_samples} samples and {n_known} "
-            "classes; pass classes= if some class is no candidate here"
-        )
-    if n_classes > n_known:  # labels that the classifier never saw have probability 0
-        unseen = np.full((n_samples, n_classes - n_known), -np.inf)
-        log_proba = np.hstack([log_proba, unseen])
-    return candidates, log_proba, columns
-
-
-def _log_proba(y_proba: Any, log: bool) -> np.ndarray:
-    """Normalised log-probabilities, or an error that names the row."""
-    values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
-    if values.ndim != 2:
-        raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
-    if log:
-        bad = np.isnan(values).any(axis=1) | ~np.isfinite(values.max(axis=1))
-        remedy = "log-probabilities may be -inf but not NaN, and not -inf throughout"
-    else:
-        total = values.sum(axis=1)
-        bad = ~((values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3))
-        remedy = "probabilities are at least 0 and sum to 1; pass log=True for logarithms or logits"
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"row {row} of y_proba is {values[row]}: {remedy}")
-    if not log:
-        with np.errstate(divide="ignore"):
-            values = np.log(values)
-    return values - logsumexp(values, axis=1, keepdims=True)
-
-
-class _Scorer:
-    """A measure as ``scorer(estimator, X, y)``, with its metadata requests declared.
-
-    scikit-learn's ``make_scorer`` does not hand the classes to the measure, and a fold need not
-    show them all; hence our own.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        measure: Callable[..., float],
-        *,
-        sign: int = 1,
-        log_proba: bool = True,
-        needs_truth: bool = False,
-    ):
-        self._name = name
-        self._measure = measure
-        self._sign = sign
-        self._log_proba = log_proba
-        self._requests: dict[str, Any] = {"sample_weight": None}
-        if needs_truth:
-            self._requests["truth"] = True
-
-    def __call__(self, estimator, X, y, *, sample_weight=None, **metadata) -> float:
-        self._check_names(metadata)
-        if "truth" in self._requests and metadata.get("truth") is None:
-            raise ValueError(
-                f"{self._name} needs true labels, and truth was not passed. Write "
-                "sklearn.set_config(enable_metadata_routing=True) once, then "
-                f'cross_val_score(estimator, X, S, scoring={self._name}, params={{"truth": y}}) '
-                "or GridSearchCV(...).fit(X, S, truth=y)"
-            )
-        metadata |= {"classes": estimator.classes_, "sample_weight": sample_weight}
-        if not self._log_proba:
-            predicted = estimator.predict(X)
-        else:
-            metadata["log"] = True
-            predicted = _predict_log_proba(estimator, X)
-        return self._sign * self._measure(y, predicted, **metadata)
-
-    def set_score_request(self, **requests):
-        """Return a copy that asks for the given metadata, such as ``sample_weight=True``.
-
-        The copy leaves the scorer that everybody imports as it is.
-        """
-        self._check_names(requests)
-        changed = copy.copy(self)
-        changed._requests = self._requests | requests
-        return changed
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Tell scikit-learn which metadata this scorer asks for."""
-        routing = MetadataRequest(owner=self._name)
-        for name, wanted in self._requests.items():
-            routing.score.add_request(param=name, alias=wanted)
-        return routing
-
-    def _check_names(self, metadata: dict[str, Any]) -> None:
-        unknown = sorted(set(metadata) - set(self._requests))
-        if unknown:
-            raise TypeError(f"{self._name} takes no {unknown[0]}, only {', '.join(self._requests)}")
-
-    def _accept_sample_weight(self) -> bool:  # asked by scikit-learn where routing is off
-        return True
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-def _predict_log_proba(estimator: Any, X: Any) -> np.ndarray:
-    if hasattr(estimator, "predict_log_proba"):
-        return estimator.predict_log_proba(X)
-    with np.errstate(divide="ignore"):
-        return np.log(estimator.predict_proba(X))
-
-
 def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
     return float(accuracy_score(truth, y_pred, sample_weight=sample_weight))
 
 
-covering_scorer = _Scorer("covering_scorer", covering_rate, log_proba=False)
-approximated_accuracy_scorer = _Scorer("approximated_accuracy_scorer", approximated_accuracy)
-candidate_log_loss_scorer = _Scorer("candidate_log_loss_scorer", candidate_log_loss, sign=-1)
-truth_scorer = _Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
-disambiguation_scorer = _Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)
+covering_scorer = Scorer("covering_scorer", covering_rate, log_proba=False)
+approximated_accuracy_scorer = Scorer("approximated_accuracy_scorer", approximated_accuracy)
+candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", candidate_log_loss, sign=-1)
+truth_scorer = Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
+disambiguation_scorer = Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)

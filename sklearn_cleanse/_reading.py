@@ -1,0 +1,101 @@
+"""What measures are given, read into candidates, columns and log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.utils import column_or_1d
+
+from .candidates import _as_labels_or_matrix, _flatten, _shorten, check_candidates
+
+
+def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
+    """Return classes, candidates, and the column of each of the named arrays of labels."""
+    arrays = {name: column_or_1d(values) for name, values in labels.items()}
+    written, matrix = _as_labels_or_matrix(y)
+    if matrix is None:  # the labels themselves: all that are named, by whomever, are classes
+        flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
+        classes = _extend(classes, flat, *arrays.values())
+    if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
+        candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
+    else:
+        known = None if classes is None else np.asarray(classes)
+        classes, candidates = check_candidates(y, classes=known)
+    position = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
+    columns = []
+    for name, values in arrays.items():
+        if len(values) != candidates.shape[0]:
+            raise ValueError(
+                f"{name} has {len(values)} rows, but there are candidates for "
+                f"{candidates.shape[0]}; pass one label per sample"
+            )
+        at = np.array([position.get(label, -1) for label in values.tolist()], dtype=np.int64)
+        if (at < 0).any():
+            row = int(np.flatnonzero(at < 0)[0])
+            raise ValueError(
+                f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
+                f"{len(position)} classes: {_shorten(np.asarray(classes))}; pass classes= to say "
+                "which label each column stands for"
+            )
+        columns.append(at)
+    return np.asarray(classes), candidates, columns
+
+
+def _extend(classes: Any, *labels: np.ndarray) -> np.ndarray:
+    """Append to the classes the labels that are new; without classes, sort those that occur."""
+    known = [] if classes is None else np.asarray(classes).tolist()
+    seen = set(known)
+    new = {label for values in labels for label in values.tolist()} - seen
+    try:
+        return np.array(known + sorted(new))
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in new}))
+        raise ValueError(
+            f"labels of different types cannot be ordered: found {kinds}; use strings throughout "
+            "or integers throughout"
+        ) from None
+
+
+def read_proba(
+    y: Any, y_proba: Any, log: bool, classes: Any, **labels: Any
+) -> tuple[sp.csr_array, np.ndarray, list[np.ndarray]]:
+    """Return candidates, normalised log-probabilities and columns of labels."""
+    log_proba = log_probabilities(y_proba, log)
+    n_known = None if classes is None else len(classes)
+    _, candidates, columns = read(y, classes, **labels)
+    n_samples, n_classes = candidates.shape
+    if n_known is None:
+        n_known = n_classes
+    if log_proba.shape != (n_samples, n_known):
+        raise ValueError(
+            f"y_proba has shape {log_proba.shape}, but there are {n_samples} samples and {n_known} "
+            "classes; pass classes= if some class is no candidate here"
+        )
+    if n_classes > n_known:  # labels that the classifier never saw have probability 0
+        unseen = np.full((n_samples, n_classes - n_known), -np.inf)
+        log_proba = np.hstack([log_proba, unseen])
+    return candidates, log_proba, columns
+
+
+def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
+    """Normalised log-probabilities, or an error that names the row."""
+    values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
+    if values.ndim != 2:
+        raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
+    if log:
+        bad = np.isnan(values).any(axis=1) | ~np.isfinite(values.max(axis=1))
+        remedy = "log-probabilities may be -inf but not NaN, and not -inf throughout"
+    else:
+        total = values.sum(axis=1)
+        bad = ~((values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3))
+        remedy = "probabilities are at least 0 and sum to 1; pass log=True for logarithms or logits"
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"row {row} of y_proba is {values[row]}: {remedy}")
+    if not log:
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    return values - logsumexp(values, axis=1, keepdims=True)
