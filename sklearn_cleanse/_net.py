@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from ._rows import Batch, TrainingRows, as_tensor
 from .counts import COUNT_LOSSES
-from .losses import calibrate, candidate_confidences
+from .losses import calibrate, candidate_confidences, pooled
 from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
 
 #: Largest number of values in one block of a survey or a prediction.
@@ -91,6 +91,7 @@ class CleanSENet(NeuralNet):
         self.callbacks = callbacks
         self.initialize_callbacks()
         rows.choose_pool(self.order)
+        rows.scale(self.module_.scaling)
         return self.partial_fit(rows)
 
     # -- one epoch ---------------------------------------------------------------------------
@@ -126,7 +127,7 @@ class CleanSENet(NeuralNet):
         """Do one optimiser step: skorch's own, less the closure no optimiser here needs."""
         X, y = batch
         self.optimizer_.zero_grad()
-        y_pred = self.module_(X)
+        y_pred = self.module_.network(X)  # the rows are scaled already
         loss = self.get_loss(y_pred, y, X=X, training=True)
         loss.backward()
         self.notify(
@@ -138,7 +139,7 @@ class CleanSENet(NeuralNet):
         self.optimizer_.step()
         if self.loss.confidences is not None:
             with torch.no_grad():
-                output = self.module_(X) if self.loss.second_pass else y_pred
+                output = self.module_.network(X) if self.loss.second_pass else y_pred
                 self._renew(split_output(output)[0], y)
         return {"loss": loss, "y_pred": y_pred}
 
@@ -160,11 +161,13 @@ class CleanSENet(NeuralNet):
         else:
             weights = confidences if keeps else candidates.to(logits.dtype)
         sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
-        base = self.loss.function(logits, candidates, weights, sample_weight, **self.loss_params)
+        base = self.loss.function(
+            *per_member(logits, candidates, weights, sample_weight), **self.loss_params
+        )
         total, count = base, torch.zeros_like(base)
         if calibration.count_weight:
             count = COUNT_LOSSES[calibration.count_loss](
-                logits, *batch.bounds, calibration.proportions, max_count=batch.max_count
+                pooled(logits), *batch.bounds, calibration.proportions, max_count=batch.max_count
             )
             total = base + calibration.count_weight * count
         share = batch.shape[0] / len(rows)
@@ -197,8 +200,9 @@ class CleanSENet(NeuralNet):
         self._set_training(False)
         covered = torch.zeros((), device=rows.device)
         for batch in rows.blocks(self._block_rows()):
-            logits, _ = split_output(self.module_(rows.X[batch.rows]))
-            covered += batch.candidates().gather(1, logits.argmax(dim=1, keepdim=True)).sum()
+            logits, _ = split_output(self.module_.network(rows.inputs(batch.rows)))
+            predicted = pooled(logits).argmax(dim=1, keepdim=True)
+            covered += batch.candidates().gather(1, predicted).sum()
         measured = {"covering_rate": covered / len(rows)}
         if self.calibration.votes and self.calibration.neighbors_from == "dataset":
             measured["clean_voter_share"] = self._take_votes()
@@ -238,8 +242,8 @@ class CleanSENet(NeuralNet):
         size = self._block_rows()
         parts = []
         for start in range(0, len(which), size):
-            X = self.rows_.X[which[start : start + size]]
-            parts.append(self._directions(X, split_output(self.module_(X))[1]))
+            X = self.rows_.inputs(which[start : start + size])
+            parts.append(self._directions(X))
         return torch.cat(parts)
 
     def _batch_votes(self, X, representation, candidates, confidences) -> Tensor:
@@ -259,13 +263,18 @@ class CleanSENet(NeuralNet):
             # A clean row's enhanced label is its only candidate, whoever its neighbours are.
             return torch.where(sizes == 1, candidates.to(votes.dtype), votes)
 
-    def _directions(self, X: Tensor, representation: Tensor) -> Tensor:
+    def _directions(self, X: Tensor, representation: Tensor | None = None) -> Tensor:
+        """Directions, in the neighbour space, of rows given as scaled features."""
         if self.calibration.neighbor_space == "input":
-            representation = self.module_.scaling(X).flatten(start_dim=1)
-        return cosine_directions(representation.detach())
+            representation = X if X.dim() == 3 else X.flatten(start_dim=1)
+        elif representation is None:
+            representation = split_output(self.module_.network(X))[1]
+        if representation.dim() == 3:  # members, or views: each has an equal say
+            representation = torch.nn.functional.normalize(representation, dim=2)
+        return cosine_directions(representation.detach().flatten(start_dim=1))
 
     def _block_rows(self) -> int:
-        widest = max(self.rows_.n_classes, self.rows_.X[0].numel(), 512)
+        widest = max(self.rows_.n_classes, self.rows_.input_shape.numel(), 1024)
         return max(1, BLOCK_VALUES // widest)
 
     # -- prediction --------------------------------------------------------------------------
@@ -278,11 +287,11 @@ class CleanSENet(NeuralNet):
         parts = []
         for start in range(0, len(X), size):
             block = as_tensor(X[start : start + size], self.device)
-            logits, representation = split_output(self.module_(block))
             if directions:
-                parts.append(self._directions(block, representation).cpu())
+                parts.append(self._directions(self.module_.scaling(block)).cpu())
             else:
-                parts.append(logits.double().log_softmax(dim=1).cpu())
+                logits, _ = split_output(self.module_(block))
+                parts.append(pooled(logits.double()).log_softmax(dim=1).cpu())
         return torch.cat(parts).numpy()
 
     @torch.no_grad()
@@ -328,7 +337,7 @@ class _Epoch:
     def __iter__(self):
         order = self.rows.shuffled(self.order)
         for batch in self.rows.batches(order, self.sizes, self.bounds):
-            yield self.rows.X[batch.rows], batch
+            yield self.rows.inputs(batch.rows), batch
 
 
 def split_output(output) -> tuple[Tensor, Tensor]:
@@ -336,6 +345,15 @@ def split_output(output) -> tuple[Tensor, Tensor]:
     if isinstance(output, tuple):
         return output
     return output, output
+
+
+def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:
+    """Give each member of an ensemble a row of its own; a single network is left as it is."""
+    if logits.dim() == 2:
+        return [logits, *others]
+    n_members = logits.shape[1]
+    repeated = [None if o is None else o.repeat_interleave(n_members, dim=0) for o in others]
+    return [logits.flatten(0, 1), *repeated]
 
 
 class Progress(Callback):

@@ -20,6 +20,10 @@ from torch import Tensor
 MAX_VOTERS = 2**14
 
 
+#: Up to so many values, scaled features are kept; beyond, they are made for each batch.
+MOST_SCALED_VALUES = 2**25
+
+
 class Batch(NamedTuple):
     """Some rows' candidates, as the training step needs them.
 
@@ -79,6 +83,22 @@ class TrainingRows(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.counts)
 
+    @torch.no_grad()
+    def scale(self, scaling) -> None:
+        """Scale the network's inputs so: once and for all, unless that takes too much room."""
+        self.scaling, self.scaled = scaling, None
+        first = scaling(self.X[:1])
+        self.input_shape = first.shape[1:]
+        if len(self) * first.numel() <= MOST_SCALED_VALUES:
+            self.scaled = torch.empty(len(self), *self.input_shape, device=self.device)
+            size = max(1, 2**22 // first.numel())
+            for start in range(0, len(self), size):
+                self.scaled[start : start + size] = scaling(self.X[start : start + size])
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """Return the network's inputs for some rows."""
+        return self.scaling(self.X[rows]) if self.scaled is None else self.scaled[rows]
+
     def shuffled(self, order) -> np.ndarray:
         """Shuffle the rows, from an order that does not depend on how they came."""
         return self.by_content[order.permutation(len(self))]
@@ -96,7 +116,7 @@ class TrainingRows(torch.utils.data.Dataset):
         self.pool, self.pool_position = pool, self._to_device(position)
 
     def __getitem__(self, row):
-        return self.X[row], self.block(np.atleast_1d(row))
+        return self.inputs(row), self.block(np.atleast_1d(row))
 
     def block(self, rows: np.ndarray) -> Batch:
         """Cut out the given rows, in the given order."""

@@ -15,6 +15,7 @@ confidences gets K itself, one with confidences gets them calibrated by K (`cali
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, NamedTuple
@@ -27,7 +28,32 @@ from torch.nn import functional as F
 
 from .counts import estimate_proportions
 
-__all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params"]
+__all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params", "pooled"]
+
+
+def pooled(logits: Tensor) -> Tensor:
+    """Average the members of an ensemble: the logarithm of their mean probability.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_members, n_classes)
+
+    Returns
+    -------
+    logits : Tensor of shape (n_samples, n_classes)
+        Those given if there is one network only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.losses import pooled
+    >>> p = torch.tensor([[[0.2, 0.8], [0.6, 0.4]]])
+    >>> pooled(p.log()).exp()
+    tensor([[0.4000, 0.6000]])
+    """
+    if logits.dim() == 2:
+        return logits
+    return logits.log_softmax(dim=2).logsumexp(dim=1) - math.log(logits.shape[1])
 
 
 def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -35,7 +61,8 @@ def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
 
     Parameters
     ----------
-    logits : Tensor of shape (n_samples, n_classes)
+    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_members, n_classes)
+        An ensemble's members are averaged.
     candidates : Tensor of shape (n_samples, n_classes), dtype bool
 
     Returns
@@ -50,7 +77,7 @@ def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
     >>> candidate_confidences(torch.tensor([[3.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    return logits.masked_fill(~candidates, -torch.inf).softmax(dim=1)
+    return pooled(logits).masked_fill(~candidates, -torch.inf).softmax(dim=1)
 
 
 def calibrate(
@@ -159,6 +186,8 @@ def _cavl_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
     """One-hot at the candidate of largest class activation value ``z |1 - z|``."""
     # DEVIATES: published code multiplies by the candidate mask, so that a non-candidate (value 0)
     # wins whenever all candidates have negative activation; a mask of -inf cannot lose.
+    if logits.dim() == 3:
+        logits = logits.mean(dim=1)
     activation = (logits * (1 - logits).abs()).masked_fill(~candidates, -torch.inf)
     return torch.zeros_like(logits).scatter_(1, activation.argmax(dim=1, keepdim=True), 1.0)
 

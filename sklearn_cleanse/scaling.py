@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from .neighbors import cosine_directions, nearest, soft_votes
 
-__all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "choose_scaling", "fit_scaling"]
+__all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "choose_scaling", "fit_scaling"]
 
-SCALINGS = ("standard", "sqrt", "minmax", "common")
+SCALINGS = ("standard", "sqrt", "minmax", "common", "rank")
+
+_MOST_QUANTILES = 1000
 
 
 class Scaling(nn.Module):
@@ -23,6 +25,8 @@ class Scaling(nn.Module):
         The input becomes ``(x - shift) / scale``.
     root : bool, default=False
         Whether to take the signed square root first.
+    quantiles : ndarray of shape (n_features, n_quantiles), default=None
+        If given, the input is first replaced by its place among these, as a normal score.
 
     Examples
     --------
@@ -32,18 +36,61 @@ class Scaling(nn.Module):
     tensor([[1.0000, 0.5000]])
     """
 
-    def __init__(self, shift, scale, root=False):
+    def __init__(self, shift, scale, root=False, quantiles=None):
         super().__init__()
         self.root = root
         self.register_buffer("shift", torch.as_tensor(np.asarray(shift, dtype=np.float64)))
         self.register_buffer("inverse", torch.as_tensor(1.0 / np.asarray(scale, dtype=np.float64)))
+        quantiles = None if quantiles is None else torch.as_tensor(quantiles)
+        self.register_buffer("quantiles", quantiles)
 
     def forward(self, X: Tensor) -> Tensor:
         if not X.is_floating_point():
             X = X.float()
         if self.root:
             X = X.sign() * X.abs().sqrt()
+        if self.quantiles is not None:
+            X = _normal_scores(X, self.quantiles.to(X.dtype))
         return ((X - self.shift.to(X.dtype)) * self.inverse.to(X.dtype)).float()
+
+
+class Views(nn.Module):
+    """Several scalings of the same features, side by side.
+
+    Parameters
+    ----------
+    scalings : list of Scaling
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.scaling import Scaling, Views
+    >>> Views([Scaling(0.0, 1.0), Scaling(0.0, 10.0)])(torch.tensor([[3.0, 5.0]]))
+    tensor([[[3.0000, 5.0000],
+             [0.3000, 0.5000]]])
+    """
+
+    def __init__(self, scalings):
+        super().__init__()
+        self.scalings = nn.ModuleList(scalings)
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.stack([scaling(X).flatten(start_dim=1) for scaling in self.scalings], dim=1)
+
+
+def _normal_scores(X: Tensor, quantiles: Tensor) -> Tensor:
+    """Place each value among its feature's quantiles, between two of them by proportion."""
+    n_quantiles = quantiles.shape[1]
+    values = X.flatten(start_dim=1).T.contiguous()
+    # A value that ties with several quantiles is put into their middle.
+    left = torch.searchsorted(quantiles, values)
+    right = torch.searchsorted(quantiles, values, right=True)
+    upper = left.clamp(1, n_quantiles - 1)
+    low, high = quantiles.gather(1, upper - 1), quantiles.gather(1, upper)
+    between = (upper - 1) + ((values - low) / (high - low).where(high > low, 1.0)).clamp(0, 1)
+    place = torch.where(right > left, (left + right - 1) / 2, between) / (n_quantiles - 1)
+    scores = torch.special.ndtri(place.clamp(0.00135, 0.99865))  # three standard deviations
+    return scores.T.reshape(X.shape)
 
 
 def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
@@ -53,12 +100,14 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     ----------
     X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
         Training rows. Images are scaled by channel.
-    kind : {"standard", "sqrt", "minmax", "common"} or None
+    kind : {"standard", "sqrt", "minmax", "common", "rank"} or None
         - "standard": each feature to mean 0 and standard deviation 1.
         - "sqrt": signed square roots first, then as "standard"; for counts and histograms.
         - "minmax": each feature to the range 0 to 1.
         - "common": each feature to mean 0, and all divided by one common factor; for features
           whose relative scale means something, such as principal components.
+        - "rank": each value's place among the training values, as a normal score; for features
+          of any distribution. Images get "standard" instead.
         - None: as they are.
 
     Returns
@@ -76,6 +125,10 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     """
     if kind is None:
         return Scaling(0.0, 1.0)
+    if kind == "rank" and X.ndim == 2:
+        places = np.linspace(0, 1, min(len(X), _MOST_QUANTILES))
+        quantiles = np.quantile(X, places, axis=0).T
+        return Scaling(0.0, 1.0, quantiles=np.ascontiguousarray(quantiles))
     axes = (0, *range(2, X.ndim))
     if kind == "sqrt":
         X = np.sign(X) * np.sqrt(np.abs(X))

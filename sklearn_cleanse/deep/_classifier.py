@@ -21,7 +21,7 @@ from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import check_candidates
 from ..losses import LOSSES, check_loss_params
 from ..modules import MODULES
-from ..scaling import SCALINGS, ScaledNetwork, choose_scaling, fit_scaling
+from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
 
 __all__ = ["PartialLabelClassifier"]
 
@@ -120,7 +120,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
-        "scaling": [StrOptions({"auto", *SCALINGS}), None],
+        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "lr": [Interval(Real, 0, None, closed="neither")],
@@ -145,6 +146,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
         dropout=0.0,
+        n_members=1,
         scaling="auto",
         max_epochs=100,
         batch_size=16,
@@ -166,6 +168,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
+        self.n_members = n_members
         self.scaling = scaling
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -335,6 +338,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if self.scaling == "auto":
             some = shuffled[:_SCALING_ROWS]
             self.scaling_ = choose_scaling(X[some], candidates[some])
+        if isinstance(self.scaling_, (list, tuple)):
+            kinds = [self.scaling_[i % len(self.scaling_)] for i in range(self.n_members)]
+            scaling = Views([fit_scaling(X, kind) for kind in kinds])
+        else:
+            scaling = fit_scaling(X, self.scaling_)
         module, params, n_inputs = self.module, dict(self.module_params or {}), X.shape[1]
         if module == "mlp":
             sizes = tuple(np.ravel(self.hidden_layer_sizes).tolist())
@@ -343,7 +351,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                     f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; it must hold whole "
                     "numbers above zero, such as (300, 300)"
                 )
-            params = {"hidden_layer_sizes": sizes, "dropout": self.dropout, **params}
+            params = {
+                "hidden_layer_sizes": sizes,
+                "dropout": self.dropout,
+                "n_members": self.n_members,
+                **params,
+            }
             n_inputs = int(np.prod(X.shape[1:]))
         elif X.ndim != 4 and module == "resnet34":
             raise ValueError(
@@ -352,7 +365,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             )
         network = MODULES.get(module, module)(n_inputs, candidates.shape[1], **params)
         return _net.CleanSENet(
-            ScaledNetwork(fit_scaling(X, self.scaling_), network),
+            ScaledNetwork(scaling, network),
             criterion=torch.nn.Identity,  # losses here are functions
             optimizer=torch.optim.Adam,
             optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
