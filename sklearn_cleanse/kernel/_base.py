@@ -1,0 +1,182 @@
+"""What the kernel methods share."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.utils import gen_batches
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..base import PartialLabelMixin, refuse_truth
+from ..candidates import check_candidates
+from ._steps import (
+    project_simplex,
+)
+
+SCALERS = {
+    "standard-l2": lambda: make_pipeline(StandardScaler(), Normalizer()),
+    "standard": StandardScaler,
+    "l2": Normalizer,
+    None: lambda: FunctionTransformer(np.copy),  # a fitted model must not hold the caller's X
+}
+
+
+class KernelClassifier(PartialLabelMixin, BaseEstimator):
+    """What the two share: checks, scaling, memory, and prediction from the ridge outputs."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "ridge": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "length_scale": [Interval(Real, 0, None, closed="neither"), None],
+        "normalize": [StrOptions({name for name in SCALERS if name}), None],
+        "max_memory": [Interval(Real, 0, None, closed="neither")],
+        "verbose": ["verbose"],
+    }
+
+    @refuse_truth
+    def fit(self, X, y):
+        """Learn from candidate labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_classes), list of \
+                n_samples label collections, or array-like of shape (n_samples,)
+            Candidate labels, as `sklearn_cleanse.candidates.check_candidates` reads them.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64)
+        self.classes_, candidates = check_candidates(y, n_samples=len(X))
+        self._refuse_excess(len(X))
+        self.scaler_ = SCALERS[self.normalize]()
+        ridge, self.candidate_proba_, self.n_iter_ = self._train(
+            self.scaler_.fit_transform(X), candidates.toarray()
+        )
+        # only what prediction needs: the n×n factor would make every pickle n×n
+        self.feature_map_, self.coef_ = ridge.feature_map, ridge.coef
+        self.intercept_ = ridge.intercept
+        return self
+
+    def _refuse_excess(self, n_samples):
+        columns, way_out = self._columns_held(n_samples)
+        columns += 8 * len(self.classes_) + 2 * self.n_features_in_
+        need = 8 * n_samples * columns / 2**30
+        if need > self.max_memory:
+            raise MemoryError(
+                f"{n_samples} samples need about {need:.3g} GiB, more than "
+                f"max_memory={self.max_memory!r} GiB; fit a random subset of the rows, "
+                f"{way_out}, or raise max_memory if the machine has more"
+            )
+
+    def _outputs(self, X):
+        check_is_fitted(self)
+        X = self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+        outputs = np.empty((len(X), len(self.classes_)))
+        for rows in gen_batches(len(X), max(1, 2**24 // len(self.coef_))):
+            outputs[rows] = self.feature_map_.transform(X[rows]) @ self.coef_
+        return outputs + self.intercept_
+
+    def decision_function(self, X):
+        """Compute the outputs of the kernel ridge regression.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            Outputs per class, which sum to one; for two classes, the second minus the first.
+        """
+        outputs = self._outputs(X)
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+
+    def predict(self, X):
+        """Predict the class of the largest output.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Predicted labels, out of ``classes_``.
+        """
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Find the distribution over the classes that is nearest to the outputs.
+
+        The outputs sum to one but may be negative. Projecting them onto the simplex is what the
+        methods do to training rows. It is no calibrated probability, and can be exactly zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Rows sum to one; the largest entry is that of the predicted class.
+        """
+        return project_simplex(self._outputs(X))
+
+    def predict_log_proba(self, X):
+        """Take the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            It is -inf where the probability is zero.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def disambiguate(self, X, y, return_proba=False):
+        """Tell the most likely candidate of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like
+            Their candidates, in any form that `fit` takes.
+        return_proba : bool, default=False
+            Whether to return the confidence in each candidate as well.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The candidate of the largest output, always one of the sample's own.
+        proba : ndarray of shape (n_samples, n_classes)
+            The outputs projected onto the candidates. Only if ``return_proba`` is True.
+        """
+        # Not by way of predict_proba: where that is zero on all candidates, the outputs still
+        # rank them.
+        outputs = self._outputs(X)
+        _, candidates = check_candidates(y, n_samples=len(outputs), classes=self.classes_)
+        proba = project_simplex(outputs, candidates.toarray())
+        labels = self.classes_[proba.argmax(axis=1)]
+        return (labels, proba) if return_proba else labels

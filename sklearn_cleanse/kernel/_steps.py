@@ -1,0 +1,336 @@
+"""The numerical parts of `kernel`: projection onto the candidate simplex, ridge, and updates.
+
+Everything here is a plain function of arrays, or a linear system factored once. Confidences are
+arrays of shape (n_samples, n_classes) with rows in the simplex over the row's candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import laplacian
+from sklearn.cluster import KMeans
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
+
+__all__ = ["ExactRidge", "NystroemRidge", "project_simplex"]
+
+SMOOTHING = 0.1  # added to distances between classes before they are normalised
+STILL = 1e-6  # confidences that move by less have converged
+
+
+def project_simplex(values: np.ndarray, candidates: np.ndarray | None = None) -> np.ndarray:
+    """Find the nearest distribution over the candidates, row by row.
+
+    Each row of the result minimises the Euclidean distance to that row of ``values`` among all
+    non-negative vectors that sum to one and vanish outside the candidates. By its optimality
+    conditions the result is ``max(values - t, 0)`` on the candidates, with one threshold t per
+    row; sorting finds the threshold of all rows at once.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_classes)
+        Finite values.
+    candidates : ndarray of shape (n_samples, n_classes), dtype bool, default=None
+        Where the result may be positive, at least once in each row. Everywhere if None.
+
+    Returns
+    -------
+    proba : ndarray of shape (n_samples, n_classes)
+        Zero outside the candidates; rows sum to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_cleanse.kernel._steps import project_simplex
+    >>> project_simplex(np.array([[0.9, 0.5, 0.0]]))
+    array([[0.7, 0.3, 0. ]])
+    >>> project_simplex(np.array([[0.9, 0.5, 0.0]]), np.array([[False, True, True]]))
+    array([[0.  , 0.75, 0.25]])
+    """
+    if candidates is None:
+        candidates = np.ones(values.shape, dtype=bool)
+    rows = np.arange(len(values))
+    # Relative to each row's largest candidate: the projection ignores a common shift, and sums of
+    # huge values would lose the one they are compared with.
+    values = np.where(candidates, values, -np.inf)
+    values = values - values.max(axis=1, keepdims=True)
+    descending = -np.sort(-values, axis=1)
+    inside = descending > -np.inf  # candidates come first
+    sizes = np.arange(1, values.shape[1] + 1)
+    thresholds = (np.cumsum(np.where(inside, descending, 0.0), axis=1) - 1.0) / sizes
+    support = np.count_nonzero(inside & (descending > thresholds), axis=1)
+    return np.maximum(values - thresholds[rows, support - 1][:, None], 0.0)
+
+
+@dataclass
+class RBFFeatures:
+    """Kernel values against the training rows; answers as scikit-learn's Nystroem does."""
+
+    X: np.ndarray
+    gamma: float
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return rbf_kernel(X, self.X, gamma=self.gamma)
+
+
+class ExactRidge:
+    """Kernel ridge regression with an intercept, factored once for any number of targets.
+
+    With H = I - 11'/n the dual system (K + ridge I - 11'K/n) A = HU has A = HA, so it equals the
+    symmetric positive definite (HKH + ridge I) A = HU; and the fit on the training rows is simply
+    U - ridge A. A single n×n matrix is held: distances, kernel, factor, one after the other.
+    """
+
+    def __init__(self, X: np.ndarray, ridge: float, length_scale: float | None = None) -> None:
+        n = len(X)
+        K = euclidean_distances(X, squared=True)
+        if length_scale is None:
+            total = sum(np.sqrt(K[rows]).sum() for rows in gen_batches(n, 64))
+            length_scale = total / max(n * (n - 1), 1)
+        self.feature_map = RBFFeatures(X, _gamma(length_scale))
+        K *= -self.feature_map.gamma
+        np.exp(K, out=K)
+        self._mean = K.mean(axis=0)
+        K -= self._mean
+        K -= self._mean[:, None] - self._mean.mean()
+        K.flat[:: n + 1] += ridge
+        # K is symmetric, so its transpose is the column-major view that LAPACK overwrites
+        self._factor = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
+        self._ridge = ridge
+
+    def fit(self, targets: np.ndarray) -> np.ndarray:
+        """Fit targets of shape (n_samples, n_classes); return the outputs on the same rows."""
+        mean = targets.mean(axis=0)
+        self.coef = cho_solve(self._factor, targets - mean, check_finite=False)
+        self.intercept = mean - self._mean @ self.coef
+        return targets - self._ridge * self.coef
+
+
+class NystroemRidge:
+    """The same regression on a kernel of low rank, in O(n_samples × n_components) memory."""
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        ridge: float,
+        n_components: int,
+        random_state: np.random.RandomState,
+        length_scale: float | None = None,
+    ) -> None:
+        if length_scale is None:
+            some = random_state.choice(len(X), n_components, replace=False)
+            parts = (euclidean_distances(X[r], X[some]).sum() for r in gen_batches(len(X), 1024))
+            length_scale = sum(parts) / (n_components * (len(X) - 1))
+        self.feature_map = Nystroem(
+            gamma=_gamma(length_scale), n_components=n_components, random_state=random_state
+        )
+        self._features = self.feature_map.fit_transform(X)
+        self._mean = self._features.mean(axis=0)
+        self._features -= self._mean
+        gram = self._features.T @ self._features
+        gram.flat[:: len(gram) + 1] += ridge
+        self._factor = cho_factor(gram)
+
+    def fit(self, targets: np.ndarray) -> np.ndarray:
+        """Fit targets of shape (n_samples, n_classes); return the outputs on the same rows."""
+        mean = targets.mean(axis=0)
+        self.coef = cho_solve(self._factor, self._features.T @ (targets - mean))
+        self.intercept = mean - self._mean @ self.coef
+        return self._features @ self.coef + mean
+
+
+def _gamma(length_scale: float) -> float:
+    return 0.5 / length_scale**2 if length_scale > 0 else 1.0  # 0: all rows are equal
+
+
+def class_costs(
+    X: np.ndarray, confidences: np.ndarray, *, cluster_ratio: float, balance: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn distances between classes into the costs of PL-CGR.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Scaled samples.
+    confidences : ndarray of shape (n_samples, n_classes)
+        Confidences of the samples.
+    cluster_ratio : float
+        Centres per member of a class.
+    balance : bool
+        Whether to multiply the distance from class i to class j by size of j over size of i.
+    seed : int
+        Seed of k-means, the same for every class.
+
+    Returns
+    -------
+    scale, threshold : ndarray of shape (n_classes,)
+        How strongly costs act on each class, and around which output.
+    """
+    distance, missing = class_distances(X, confidences, cluster_ratio, balance, seed)
+    n_classes = len(distance)
+    # DEVIATES: the published code writes the distance 2 for an empty class and lets it set the
+    # scale of its row, which fits rows of length one only. Here empty classes set no scale.
+    distance = (distance + SMOOTHING) / (
+        distance.max(axis=1, keepdims=True) + SMOOTHING * n_classes
+    )
+    distance[missing] = 1.0
+    closeness = 1.0 - distance
+    np.fill_diagonal(distance, 0.0)
+    np.fill_diagonal(closeness, 0.0)
+    to, of = closeness.sum(axis=0), closeness.sum(axis=1)
+    # DEVIATES: 0/0 for a class without members, where the published code answers NaN. Costs then
+    # leave the class alone.
+    scale = np.divide(of, to + of, out=np.zeros(n_classes), where=to + of > 0)
+    return scale, distance.sum(axis=0) / (distance.sum(axis=0) + distance.sum(axis=1))
+
+
+def class_distances(
+    X: np.ndarray, confidences: np.ndarray, cluster_ratio: float, balance: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measure the mean distance of each class's members to each class's centres.
+
+    Members of a class are the samples whose confidence in it is at least the mean of the positive
+    ones. Returns the distances of shape (n_classes, n_classes), zero on the diagonal and where a
+    class has no members, and a mask of the latter.
+    """
+    n_classes = confidences.shape[1]
+    members, centers = [], []
+    for column in confidences.T:
+        positive = column[column > 0]
+        # DEVIATES: the published code takes the mean of nothing, NaN, if none is positive.
+        rows = X[column >= positive.mean()] if len(positive) else X[:0]
+        members.append(rows)
+        centers.append(_cluster(rows, cluster_ratio, seed))
+    sizes = np.array([len(rows) for rows in members])
+    counts = np.array([len(rows) for rows in centers])
+    owner = np.repeat(np.arange(n_classes), counts)
+    all_centers = np.concatenate(centers)
+    distance = np.zeros((n_classes, n_classes))
+    for i in np.flatnonzero(sizes):
+        # in batches: members times centres may be a good part of n_samples²
+        batches = gen_batches(sizes[i], 64)
+        total = sum(euclidean_distances(members[i][b], all_centers).sum(axis=0) for b in batches)
+        # DEVIATES: the published code divides by the number k_i of centres of class i where the
+        # mean needs k_j, so that its distances are means times k_j / k_i. Here they are means, and
+        # the ratio of the class sizes is a choice of its own (`balance`).
+        distance[i] = np.bincount(owner, total, n_classes) / (sizes[i] * np.maximum(counts, 1))
+    if balance:
+        distance *= sizes / np.maximum(sizes, 1)[:, None]
+    np.fill_diagonal(distance, 0.0)
+    return distance, (sizes == 0) | (sizes == 0)[:, None]
+
+
+def _cluster(rows: np.ndarray, cluster_ratio: float, seed: int) -> np.ndarray:
+    """Return the k-means centres of a class, one per 1/cluster_ratio members, rounded up."""
+    # DEVIATES: where one centre is due, the published code uses all members as centres.
+    n_clusters = int(np.ceil(cluster_ratio * len(rows)))
+    if n_clusters <= 1:
+        return rows.mean(axis=0, keepdims=True) if len(rows) else rows
+    distinct = np.unique(rows, axis=0)
+    if n_clusters >= len(distinct):
+        return distinct
+    return KMeans(n_clusters, n_init=1, random_state=seed).fit(rows).cluster_centers_
+
+
+def cost_step(
+    outputs: np.ndarray,
+    candidates: np.ndarray,
+    scale: np.ndarray,
+    threshold: np.ndarray,
+    weight: float,
+) -> np.ndarray:
+    """Update the confidences of PL-CGR.
+
+    Minimises ``||P - outputs||² - weight Σ scale (outputs - threshold) P`` over confidences P.
+    """
+    return project_simplex(outputs + weight / 2 * scale * (outputs - threshold), candidates)
+
+
+def neighbor_laplacian(X: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Build the dense Laplacian of the neighbour graph, of shape (n_samples, n_samples)."""
+    n_neighbors = min(n_neighbors, len(X) - 1)
+    graph = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors_graph(mode="distance")
+    farthest = graph.data.reshape(len(X), n_neighbors).max(axis=1)
+    width = farthest.mean() or 1.0  # 0: all rows are equal
+    graph.data = np.exp(-((graph.data / width) ** 2))
+    return laplacian((graph + graph.T) / 2).toarray()
+
+
+def confidence_step(
+    confidences: np.ndarray,
+    outputs: np.ndarray,
+    dissimilarity: np.ndarray,
+    candidates: np.ndarray,
+    weight: float,
+    max_iter: int,
+) -> np.ndarray:
+    """Update the confidences of DPCLS by projected gradient descent.
+
+    Lowers ``||F - outputs||² + weight tr(F'AF)`` over confidences F, with A the dissimilarity. The
+    step is one over a bound on the curvature, so no step goes up, convex or not.
+    """
+    # A is non-negative: its symmetric part has no eigenvalue above its largest row sum.
+    curvature = (dissimilarity.sum(axis=0) + dissimilarity.sum(axis=1)).max() / 2
+    step = 1.0 / (1.0 + weight * curvature)
+    for _ in range(max_iter):
+        # DEVIATES: the published row-wise variant has half of this second term (each pair of
+        # samples occurs twice in the trace), and so solves another problem.
+        pull = (dissimilarity @ confidences + dissimilarity.T @ confidences) / 2
+        gradient = confidences - outputs + weight * pull
+        previous = confidences
+        confidences = project_simplex(confidences - step * gradient, candidates)
+        if np.abs(confidences - previous).max() < STILL:
+            break
+    return confidences
+
+
+def propagation_step(
+    bounded: np.ndarray,
+    dual: np.ndarray,
+    penalty: float,
+    spectrum: tuple[np.ndarray, np.ndarray],
+    weight: float,
+) -> np.ndarray:
+    """Spread the dissimilarity of DPCLS along the graph.
+
+    Minimises ``weight tr(DLD') + <dual, D - A> + penalty/2 ||D - A||²`` over D, with A the bounded
+    copy and L the Laplacian, given by its eigenvalues and eigenvectors.
+    """
+    eigenvalues, eigenvectors = spectrum
+    # Rounding can make the smallest eigenvalue, zero, a little negative.
+    shrink = 1.0 / (2 * weight * np.maximum(eigenvalues, 0.0) + penalty)
+    half = eigenvectors * np.sqrt(shrink)
+    # Building the inverse first, by a symmetric product, costs half of what rotating into the
+    # eigenbasis would.
+    inverse = half @ half.T
+    right = penalty * bounded
+    right -= dual
+    return np.matmul(right, inverse, out=half)
+
+
+def constraint_step(
+    smooth: np.ndarray,
+    dual: np.ndarray,
+    penalty: float,
+    confidences: np.ndarray,
+    disjoint: np.ndarray,
+    weight: float,
+) -> np.ndarray:
+    """Bound the dissimilarity of DPCLS to [0, 1], and to one between disjoint candidate sets.
+
+    Minimises ``weight tr(F'AF) + <dual, D - A> + penalty/2 ||D - A||²`` over such A, with D the
+    smooth copy and F the confidences.
+    """
+    bounded = confidences @ confidences.T
+    bounded *= -weight
+    bounded += dual
+    bounded /= penalty
+    bounded += smooth
+    np.clip(bounded, 0.0, 1.0, out=bounded)
+    np.copyto(bounded, 1.0, where=disjoint)
+    return bounded
