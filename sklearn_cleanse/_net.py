@@ -1,8 +1,8 @@
 """The one training loop: a skorch net that trains on candidates, votes and counts.
 
 Algorithm 1 of the paper, in skorch's frame. A step (`CleanSENet.get_loss`) is the base loss under
-the weights of Eq. (4) plus λ times the count loss of Eq. (10). Between epochs a *survey* runs the
-network once over all rows: it finds neighbours and takes their votes.
+the weights of Eq. (4) plus λ times the count loss of Eq. (10). Before an epoch neighbours
+are found among all rows and their votes taken; after it the network is measured on all rows.
 Nothing in a step waits for the device.
 """
 
@@ -39,6 +39,7 @@ class Calibration(NamedTuple):
     soft: bool = True
     count_loss: str = "interval"
     proportions: Tensor | None = None
+    vote_start: float = 0.0
 
     @property
     def votes(self) -> bool:
@@ -101,13 +102,18 @@ class CleanSENet(NeuralNet):
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.rows_ = X
-        if self.calibration.votes and self.calibration.neighbors_from == "dataset":
-            self._take_votes()
+        self.start_ = len(self.history)
+        self.voting_ = False
 
     def on_epoch_begin(self, net, dataset_train=None, dataset_valid=None, **kwargs):
         super().on_epoch_begin(net, dataset_train=dataset_train, dataset_valid=dataset_valid)
         self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
         self._began = time.perf_counter()
+        done = (len(self.history) - 1 - self.start_) / self.max_epochs
+        self.voting_ = self.calibration.votes and done >= self.calibration.vote_start
+        self._clean_voter_share = None
+        if self.voting_ and self.calibration.neighbors_from == "dataset":
+            self._clean_voter_share = self._take_votes()
         self._sums = torch.zeros(3, device=self.rows_.device)
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
@@ -150,7 +156,7 @@ class CleanSENet(NeuralNet):
         candidates = batch.candidates()
         keeps = self.loss.confidences is not None
         confidences = batch.dense(rows.confidences[batch.entries]) if keeps else None
-        if calibration.votes:
+        if self.voting_:
             if calibration.neighbors_from == "batch":
                 votes = self._batch_votes(X, representation, candidates, confidences)
             else:
@@ -195,7 +201,7 @@ class CleanSENet(NeuralNet):
 
     @torch.no_grad()
     def _survey(self) -> dict[str, float]:
-        """Run the network over all rows: measure, and take votes."""
+        """Run the network over all rows and measure."""
         rows = self.rows_
         self._set_training(False)
         covered = torch.zeros((), device=rows.device)
@@ -203,10 +209,11 @@ class CleanSENet(NeuralNet):
             logits, _ = split_output(self.module_.network(rows.inputs(batch.rows)))
             predicted = pooled(logits).argmax(dim=1, keepdim=True)
             covered += batch.candidates().gather(1, predicted).sum()
-        measured = {"covering_rate": covered / len(rows)}
+        measured = {"covering_rate": (covered / len(rows)).item()}
         if self.calibration.votes and self.calibration.neighbors_from == "dataset":
-            measured["clean_voter_share"] = self._take_votes()
-        return {key: value.item() for key, value in measured.items()}
+            share = self._clean_voter_share
+            measured["clean_voter_share"] = float("nan") if share is None else share.item()
+        return measured
 
     def _renew(self, logits: Tensor, batch: Batch) -> None:
         """Replace the confidences of a batch's rows by what the logits say."""

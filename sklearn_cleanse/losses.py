@@ -224,12 +224,12 @@ class Loss(NamedTuple):
     ----------
     function : callable
         ``(logits, candidates, weights, sample_weight, **params) -> scalar``.
-    confidences : callable or None
+    confidences : callable or None, default=None
         ``(logits, candidates) -> confidences`` after a visit, or None if the method keeps none.
-    second_pass : bool
+    second_pass : bool, default=False
         Whether confidences come from a second forward pass after the step, instead of from the
         step's own output.
-    defaults : mapping
+    defaults : mapping, default={}
         Parameters and their default values.
     """
 

@@ -157,7 +157,11 @@ def hard_votes(
 
 
 def restrict(votes: Tensor, candidates: Tensor) -> Tensor:
-    """Keep the votes for a row's own candidates and let them sum to one.
+    """Keep the votes for a row's own candidates, as shares of all its votes.
+
+    Votes for labels that cannot be right are lost, so that a row sums to the share of its votes
+    that were for its own candidates. Neighbours who mostly speak of other labels are thereby
+    believed less.
 
     Parameters
     ----------
@@ -167,18 +171,17 @@ def restrict(votes: Tensor, candidates: Tensor) -> Tensor:
     Returns
     -------
     votes : Tensor of shape (n_queries, n_classes)
-        A row of zeros where none of the votes was for a candidate.
+        Rows sum to at most one; a row of zeros where none of the votes was for a candidate.
 
     Examples
     --------
     >>> import torch
     >>> from sklearn_cleanse.neighbors import restrict
     >>> restrict(torch.tensor([[1.0, 3.0, 4.0]]), torch.tensor([[True, True, False]]))
-    tensor([[0.2500, 0.7500, 0.0000]])
+    tensor([[0.1250, 0.3750, 0.0000]])
     """
-    votes = votes * candidates
     total = votes.sum(dim=1, keepdim=True)
-    return votes / total.where(total > 0, 1.0)
+    return votes * candidates / total.where(total > 0, 1.0)
 
 
 def _tally(neighbors: Tensor, weights: Tensor, ballots: Tensor) -> Tensor:

@@ -61,6 +61,15 @@ def test_every_reading_learns(loss, neighbors_from, neighbor_space, vote, blobs)
     assert clf.score(X, S, truth=y) > 0.9
 
 
+def test_votes_start_late(blobs):
+    X, S, _ = blobs
+    never = CleanSEClassifier(temperature=1, **QUICK).fit(X, S).history_
+    late = CleanSEClassifier(temperature=3, vote_start=0.5, **QUICK).fit(X, S).history_
+    losses = [[epoch["loss"] for epoch in history] for history in (never, late)]
+    assert losses[0][:3] == losses[1][:3]
+    assert losses[0][3] != losses[1][3]
+
+
 @pytest.mark.parametrize("count_loss", COUNT_LOSSES)
 def test_every_count_loss_learns(count_loss, blobs):
     X, S, y = blobs
@@ -212,7 +221,9 @@ def test_history_tells_each_epoch(blobs):
     for epoch in clf.history_:
         assert set(epoch) == keys | {"epoch"}
         assert 0 <= epoch["covering_rate"] <= 1
-        assert 0 <= epoch["clean_voter_share"] <= 1
+        voting = (epoch["epoch"] - 1) / 6 >= 0.3
+        assert np.isnan(epoch["clean_voter_share"]) != voting
+        assert not epoch["clean_voter_share"] > 1
         assert epoch["seconds"] > 0
     assert clf.history_[-1]["covering_rate"] == pytest.approx(clf.score(X, S))
 

@@ -92,3 +92,11 @@ def test_clean_voters_alone_make_soft_votes_a_weighted_poll(voters):
     votes = soft_votes(torch.tensor([[0, 1, 2]]), torch.full((1, 3), 0.5), voters.float())
     own = torch.tensor([[True, True, False, False]])
     torch.testing.assert_close(restrict(votes, own), torch.tensor([[1 / 3, 2 / 3, 0.0, 0.0]]))
+
+
+def test_votes_for_other_labels_lower_the_trust(voters):
+    votes = soft_votes(torch.tensor([[0, 1, 2, 5]]), torch.full((1, 4), 0.5), voters.float())
+    own = torch.tensor([[True, True, False, False]])
+    kept = restrict(votes, own)
+    torch.testing.assert_close(kept, torch.tensor([[1 / 4, 2 / 4, 0.0, 0.0]]))
+    assert restrict(votes, ~own & torch.tensor([[True, True, True, False]])).sum() == 0

@@ -66,6 +66,7 @@ def load_images(
         target : ndarray of shape (n_samples,)
             True labels, 0 to 9.
         target_names : ndarray of str of shape (10,)
+            What the labels mean.
         n_train : int
             How many of the rows returned are training rows; they come first.
         DESCR : str

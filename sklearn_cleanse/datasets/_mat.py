@@ -109,10 +109,11 @@ def read_mat(
             Stored folds, for use as ``cv=`` in scikit-learn. A pre-split file gives one. Its test
             rows, which have no candidates of their own, have their true label as the only one.
         feature_names, target_names : list of str, ndarray of str
+            Names of the columns of data and candidates.
         layout : str
             The layout found.
-        filename : str
-        DESCR : str
+        filename, DESCR : str
+            The file's path, and what is known of it.
 
     Raises
     ------

@@ -65,6 +65,7 @@ def load_pll(
         data : {ndarray, DataFrame} of shape (n_samples, n_features)
             The features, in the file's own scale.
         candidates : {ndarray, csr_array, DataFrame} of shape (n_samples, n_classes), dtype bool
+            The candidates.
         target : {ndarray, Series} of shape (n_samples,)
             True labels, 0 to n_classes − 1. They are for scoring, not for fitting.
         frame : DataFrame or None
@@ -74,6 +75,7 @@ def load_pll(
             five-fold files in circulation, ``KFold(5, shuffle=True, random_state=0)``. The clean
             rates that are usually published are those of the first one's training part.
         feature_names, target_names : list of str, ndarray of str
+            Names of the columns of data and candidates.
         layout, filename, DESCR : str
             The file's layout and path; what the data are, and their terms of use.
 

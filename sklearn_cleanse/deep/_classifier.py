@@ -52,8 +52,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         candidates agree best, which needs no true label.
     max_epochs : int, default=100
         Passes over the training rows.
-    batch_size : int, default=16
-        Rows per step.
+    batch_size : int or "auto", default="auto"
+        Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
     lr : float, default=0.01
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
@@ -96,7 +96,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         The scaling in use.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if they have any.
 
     See Also
@@ -123,7 +123,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions({"onecycle", "constant"})],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -149,7 +149,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         n_members=1,
         scaling="auto",
         max_epochs=100,
-        batch_size=16,
+        batch_size="auto",
         lr=0.01,
         schedule="onecycle",
         weight_decay=1e-4,
@@ -278,6 +278,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             self.net_.calibration = self._calibration(own_candidates, device)
             self.net_.order = np.random.RandomState(random.randint(2**31 - 1))
             self.net_.batch_size = self.batch_size
+            if self.batch_size == "auto":
+                self.net_.batch_size = int(np.clip(len(rows) // 64, 16, 256))
             off_schedule = epochs is None
             self.net_.train(
                 rows,

@@ -26,6 +26,7 @@ PAPER_SETTINGS = {
     "neighbors_from": "batch",
     "neighbor_space": "representation",
     "vote": "hard",
+    "vote_start": 0.0,
     "count_loss": "entropy",
     "hidden_layer_sizes": (300, 300),
     "scaling": "standard",
@@ -65,6 +66,9 @@ class CleanSEClassifier(PartialLabelClassifier):
     vote : {"soft", "hard"}, default="soft"
         "hard" names one candidate per row by Eq. (3). "soft" lets each neighbour spread its
         current confidences, weighted by similarity.
+    vote_start : float, default=0.3
+        Share of the epochs that pass before votes count. The neighbours of an untrained network
+        know little.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -85,8 +89,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         candidates agree best, which needs no true label.
     max_epochs : int, default=100
         Passes over the training rows.
-    batch_size : int, default=16
-        Rows per step.
+    batch_size : int or "auto", default="auto"
+        Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
     lr : float, default=0.01
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
@@ -129,7 +133,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         The scaling in use.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if they have any.
 
     See Also
@@ -161,6 +165,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "neighbors_from": [StrOptions({"dataset", "batch"})],
         "neighbor_space": [StrOptions({"representation", "input"})],
         "vote": [StrOptions({"soft", "hard"})],
+        "vote_start": [Interval(Real, 0, 1, closed="both")],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
 
@@ -174,6 +179,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         neighbors_from="dataset",
         neighbor_space="representation",
         vote="soft",
+        vote_start=0.3,
         count_loss="interval",
         loss_params=None,
         module="mlp",
@@ -183,7 +189,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         n_members=1,
         scaling="auto",
         max_epochs=100,
-        batch_size=16,
+        batch_size="auto",
         lr=0.01,
         schedule="onecycle",
         weight_decay=1e-4,
@@ -225,6 +231,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.neighbors_from = neighbors_from
         self.neighbor_space = neighbor_space
         self.vote = vote
+        self.vote_start = vote_start
         self.count_loss = count_loss
 
     def _calibration(self, candidates, device):
@@ -241,6 +248,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             self.vote == "soft",
             self.count_loss,
             proportions,
+            self.vote_start,
         )
 
     def explain(self, X, y=None) -> list[Explanation]:
