@@ -28,6 +28,11 @@ from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_vo
 BLOCK_VALUES = 2**22
 
 
+#: Epochs between two searches for neighbours. Votes are taken anew every epoch; who votes changes
+#: slowly, and the search is what costs.
+SEARCH_EVERY = 3
+
+
 class Calibration(NamedTuple):
     """The parameters of CleanSE, as the estimator documents them."""
 
@@ -104,6 +109,7 @@ class CleanSENet(NeuralNet):
         self.rows_ = X
         self.start_ = len(self.history)
         self.voting_ = False
+        self.neighbors_ = None
 
     def on_epoch_begin(self, net, dataset_train=None, dataset_valid=None, **kwargs):
         super().on_epoch_begin(net, dataset_train=dataset_train, dataset_valid=dataset_valid)
@@ -111,9 +117,10 @@ class CleanSENet(NeuralNet):
         self._began = time.perf_counter()
         done = (len(self.history) - 1 - self.start_) / self.max_epochs
         self.voting_ = self.calibration.votes and done >= self.calibration.vote_start
-        self._clean_voter_share = None
         if self.voting_ and self.calibration.neighbors_from == "dataset":
-            self._clean_voter_share = self._take_votes()
+            if self.neighbors_ is None or self._neighbors_are_old():
+                self._find_neighbors()
+            self._take_votes()
         self._sums = torch.zeros(3, device=self.rows_.device)
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
@@ -211,8 +218,7 @@ class CleanSENet(NeuralNet):
             covered += batch.candidates().gather(1, predicted).sum()
         measured = {"covering_rate": (covered / len(rows)).item()}
         if self.calibration.votes and self.calibration.neighbors_from == "dataset":
-            share = self._clean_voter_share
-            measured["clean_voter_share"] = float("nan") if share is None else share.item()
+            measured["clean_voter_share"] = self._clean_voter_share()
         return measured
 
     def _renew(self, logits: Tensor, batch: Batch) -> None:
@@ -221,28 +227,51 @@ class CleanSENet(NeuralNet):
         self.rows_.confidences[batch.entries] = renewed.flatten()[batch.cells]
 
     @torch.no_grad()
-    def _take_votes(self) -> Tensor:
-        """Let partial rows' neighbours vote; return the share that have a clean one among them."""
+    def _find_neighbors(self) -> None:
+        """Look up the voters of each partial row; clean rows need none."""
         self._set_training(False)
-        rows, calibration = self.rows_, self.calibration
-        pool = rows.block(rows.pool)
-        candidates, ballots = pool.candidates(), pool.dense(rows.confidences[pool.entries])
-        clean = candidates.sum(dim=1) == 1
+        rows = self.rows_
         voters = self._directions_of(rows.pool)
         partial = np.flatnonzero(rows.counts > 1)
-        with_clean_voter = torch.zeros((), device=rows.device)
+        found = []
         for batch in rows.blocks(max(1, BLOCK_VALUES // len(voters)), partial):
             own = rows.pool_position[batch.rows]
             everyone = len(voters) == len(rows)
             queries = voters[own] if everyone else self._directions_of(batch.rows)
-            neighbors, similarity = nearest(queries, voters, calibration.n_neighbors, own=own)
+            found.append(nearest(queries, voters, self.calibration.n_neighbors, own=own))
+        self.neighbors_ = [torch.cat(part) for part in zip(*found, strict=True)] if found else None
+
+    @torch.no_grad()
+    def _take_votes(self) -> None:
+        """Let the voters say what they believe now."""
+        rows, calibration = self.rows_, self.calibration
+        if self.neighbors_ is None:  # every row is clean
+            return
+        pool = rows.block(rows.pool)
+        candidates, ballots = pool.candidates(), pool.dense(rows.confidences[pool.entries])
+        partial = np.flatnonzero(rows.counts > 1)
+        size = max(1, BLOCK_VALUES // rows.n_classes)
+        for start, batch in enumerate(rows.blocks(size, partial)):
+            who, similarity = (
+                part[start * size : start * size + batch.shape[0]] for part in self.neighbors_
+            )
             if calibration.soft:
-                votes = restrict(soft_votes(neighbors, similarity, ballots), batch.candidates())
+                votes = restrict(soft_votes(who, similarity, ballots), batch.candidates())
             else:
-                votes = hard_votes(neighbors, similarity, candidates, batch.candidates())
+                votes = hard_votes(who, similarity, candidates, batch.candidates())
             rows.votes[batch.entries] = votes.flatten()[batch.cells]
-            with_clean_voter += clean[neighbors].any(dim=1).sum()
-        return with_clean_voter / max(1, len(partial))
+
+    def _neighbors_are_old(self) -> bool:
+        """Tell whether the space has moved enough to search again: in the input it never does."""
+        age = len(self.history) - 1 - self.start_
+        return self.calibration.neighbor_space != "input" and age % SEARCH_EVERY == 0
+
+    def _clean_voter_share(self) -> float:
+        """Tell which share of the partial rows have a clean voter."""
+        if self.neighbors_ is None:
+            return float("nan")
+        clean = torch.from_numpy(self.rows_.counts[self.rows_.pool] == 1).to(self.rows_.device)
+        return clean[self.neighbors_[0]].any(dim=1).float().mean().item()
 
     def _directions_of(self, which) -> Tensor:
         """Directions of the given rows, block by block."""
@@ -306,7 +335,9 @@ class CleanSENet(NeuralNet):
         """Forget the training rows; return the directions of those that may vote."""
         self._set_training(False)
         voters = self._directions_of(self.rows_.pool)
-        self.rows_ = None
+        # Nothing that lives on the device stays but the module, which skorch moves when unpickled.
+        self.rows_ = self.neighbors_ = self.loss_params = self._sums = None
+        self.calibration = self.calibration._replace(proportions=None)
         return voters.cpu().numpy()
 
     @torch.no_grad()

@@ -612,7 +612,13 @@ class CriticalDifferenceDisplay:
         for i, group in enumerate(groups if self.control is None else []):
             ranks = self.average_ranks[group]
             y = -0.35 - 0.28 * i
-            ax.plot([ranks.min() - 0.04, ranks.max() + 0.04], [y, y], color="#0072B2", lw=4)
+            ax.plot(
+                [ranks.min() - 0.04, ranks.max() + 0.04],
+                [y, y],
+                color="#0072B2",
+                lw=4,
+                solid_capstyle="butt",
+            )
         self._draw_reach(ax, k)
         ax.set(xlim=(-0.9, k + 1.9), ylim=(first - 0.5 * half - (0.4 if self.note else 0), 1.7))
         ax.axis("off")
@@ -629,7 +635,7 @@ class CriticalDifferenceDisplay:
             return
         centre = self.average_ranks[self.control]
         low, high = max(1.0, centre - cd), min(float(k), centre + cd)
-        ax.plot([low, high], [-0.35, -0.35], color=color, lw=4, alpha=0.6)
+        ax.plot([low, high], [-0.35, -0.35], color=color, lw=4, alpha=0.6, solid_capstyle="butt")
         ax.text(
             (low + high) / 2,
             1.0,

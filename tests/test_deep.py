@@ -179,6 +179,17 @@ def test_a_row_of_vanishing_weight_does_not_teach(blobs):
     assert clf.fit(X, wrong).score(X, y) < 0.9
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_zero_and_fractional_weights_go_together(early_stopping, blobs, rng):
+    X, S, _ = blobs
+    weight = rng.uniform(size=len(X)) * (rng.uniform(size=len(X)) > 0.3)
+    clf = PartialLabelClassifier(early_stopping=early_stopping, **QUICK)
+    with_zeros = clf.fit(X, S, sample_weight=weight).predict_proba(X)
+    kept = weight > 0
+    without = clf.fit(X[kept], S[kept], sample_weight=weight[kept]).predict_proba(X)
+    np.testing.assert_array_equal(with_zeros, without)
+
+
 def test_float32_float64_and_integers_agree(blobs):
     X, S, _ = blobs
     X = np.round(4 * X)

@@ -263,9 +263,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         everything = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_X, own_candidates = (X, candidates) if everything else (X[used], candidates[used])
         with _own_generator(random.randint(2**31 - 1), device):
-            rows = TrainingRows(
-                own_X, own_candidates, None if weight is None else weight[used], device
-            )
+            rows = TrainingRows(own_X, own_candidates, weight, device)
             if reset:
                 self.classes_ = classes
                 self.net_ = self._build(own_X, own_candidates, device, rows.shuffled(random))
@@ -289,7 +287,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 callbacks=callbacks + copy.deepcopy(self.callbacks or []),
             )
         self._voter_rows, self._voters = used[rows.pool], self.net_.finish()
-        self._voter_proba = self.net_.believe(X[self._voter_rows], candidates[self._voter_rows])
+        self._voter_proba = rows.confidence_matrix()[rows.pool]
         self._candidate_proba = self.net_.believe(X, candidates)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
@@ -440,7 +438,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
 _INTERNAL = ("batches", "train_batch_count")
 
 #: On so many rows, at most, the scaling is chosen.
-_SCALING_ROWS = 4000
+_SCALING_ROWS = 1000
 
 #: Whole-number weights repeat rows unless that makes the data so many times larger.
 _MOST_REPEATS = 10

@@ -29,6 +29,7 @@ PAPER_SETTINGS = {
     "vote_start": 0.0,
     "count_loss": "entropy",
     "hidden_layer_sizes": (300, 300),
+    "n_members": 1,
     "scaling": "standard",
     "max_epochs": 250,
     "batch_size": 64,
