@@ -43,7 +43,9 @@ def main(epochs, seeds, picture):
             results[name].append((test, identified, seconds))
             print(f"  seed {seed}  {name:<13} {test:6.1%}  ({seconds:.0f} s)", flush=True)
 
-    print(f"\n{len(X_train)} training images, {S_train.sum(1).mean():.1f} candidates each, ", end="")
+    print(
+        f"\n{len(X_train)} training images, {S_train.sum(1).mean():.1f} candidates each, ", end=""
+    )
     print(f"{np.mean(S_train.sum(1) == 1):.1%} clean; mean over {seeds} seeds\n")
     print(f"{'method':<14}{'test accuracy':>16}{'labels identified':>20}{'seconds':>10}")
     for name, rows in results.items():

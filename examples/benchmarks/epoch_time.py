@@ -83,7 +83,10 @@ def main(rounds, epochs, n_samples, n_features, n_classes):
         for name, run in methods.items():
             taken[name].append(run())
     base = np.median(taken["scikit-learn MLPClassifier"])
-    print(f"{n_samples} × {n_features}, {n_classes} classes, {S.sum(1).mean():.2f} candidates, ", end="")
+    print(
+        f"{n_samples} × {n_features}, {n_classes} classes, {S.sum(1).mean():.2f} candidates, ",
+        end="",
+    )
     print(f"one thread, median of {rounds} rounds of {epochs} epochs\n")
     print(f"{'method':<28}{'s/epoch':>9}{'ratio':>8}")
     for name, seconds in taken.items():

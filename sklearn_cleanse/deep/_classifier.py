@@ -46,10 +46,15 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Units of each hidden layer of the "mlp".
     dropout : float, default=0.0
         Share of activations that the "mlp" drops after each hidden layer while training.
-    scaling : {"auto", "standard", "sqrt", "minmax", "common"} or None, default="auto"
+    n_members : int, default=1
+        Networks of the "mlp" that are trained side by side. They share confidences and votes, and
+        their mean probability predicts.
+    scaling : {"auto", "standard", "sqrt", "minmax", "common", "rank"}, list of these or None, \
+            default="auto"
         How features are scaled, inside the model and by the training rows; see
-        `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which neighbours'
-        candidates agree best, which needs no true label.
+        `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
+        candidates are predicted best, which needs no true label. From a list the members take
+        one each, in turn.
     max_epochs : int, default=100
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -92,7 +97,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Number of epochs trained.
     net_ : skorch.NeuralNet
         The trained net.
-    scaling_ : str or None
+    scaling_ : str, list or None
         The scaling in use.
     n_features_in_ : int
         Number of features seen in `fit`.

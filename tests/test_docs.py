@@ -1,0 +1,173 @@
+"""What the documentation says is so: defaults, public names, code on the pages."""
+
+import ast
+import importlib
+import inspect
+import itertools
+import re
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+MODULES = [
+    "sklearn_cleanse",
+    "sklearn_cleanse.candidates",
+    "sklearn_cleanse.comparison",
+    "sklearn_cleanse.counts",
+    "sklearn_cleanse.datasets",
+    "sklearn_cleanse.deep",
+    "sklearn_cleanse.kernel",
+    "sklearn_cleanse.losses",
+    "sklearn_cleanse.metrics",
+    "sklearn_cleanse.model_selection",
+    "sklearn_cleanse.modules",
+    "sklearn_cleanse.neighbors",
+    "sklearn_cleanse.plots",
+    "sklearn_cleanse.scaling",
+]
+
+# docs/data.md has its own test, beside those of the loaders.
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "data.md"})
+
+
+def public_callables():
+    """Every public class and function, and the public methods that this package defines."""
+    found = {}
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
+                continue
+            found[f"{value.__module__}.{name}"] = value
+            if inspect.isclass(value):
+                for method_name, method in inspect.getmembers(value, callable):
+                    ours = (getattr(method, "__module__", "") or "").startswith("sklearn_cleanse")
+                    # Nobody calls a module's forward by name; torch documents what it is.
+                    if ours and not method_name.startswith("_") and method_name != "forward":
+                        found[f"{method.__module__}.{method.__qualname__}"] = method
+    return found
+
+
+CALLABLES = public_callables()
+
+
+def section(docstring, title):
+    """Return the lines of a numpydoc section, or None if there is no such section."""
+    lines = [*docstring.splitlines(), "", "---"]
+    rules = [i for i, line in enumerate(lines) if line.startswith("---")]
+    for start, end in itertools.pairwise(rules):
+        if lines[start - 1] == title:
+            return lines[start + 1 : end - 1]
+    return None
+
+
+def documented_parameters(docstring):
+    """Map each name of the Parameters section to its type line."""
+    # A type line may go on after a backslash.
+    lines = "\n".join(section(docstring, "Parameters") or []).replace("\\\n", " ").splitlines()
+    heads = [line.partition(" : ") for line in lines if line[:1].strip()]
+    return {name.strip(" *"): kind for names, _, kind in heads for name in names.split(",")}
+
+
+def check_docstring(value):
+    """Assert that the docstring names the signature's parameters, with their defaults."""
+    docstring = inspect.getdoc(value)
+    assert docstring, "there is no docstring"
+    if inspect.isclass(value) and section(docstring, "Parameters") is None:
+        # What only the package makes, such as a test's result, documents what it holds.
+        assert section(docstring, "Attributes")
+        return
+    documented = documented_parameters(docstring)
+    signature = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(value).parameters.values()
+        if parameter.name != "self"
+    }
+    assert set(documented) == set(signature)
+    for parameter, default in signature.items():
+        stated = re.search(r"default=(.+)$", documented[parameter])
+        if default is inspect.Parameter.empty:
+            assert stated is None, f"{parameter} has no default, but {stated[0]} is stated"
+        elif default is None and stated is None:
+            continue  # "or None", "optional": there is nothing to get wrong
+        else:
+            assert stated, f"{parameter}={default!r} is not stated in the docstring"
+            assert ast.literal_eval(stated[1]) == default
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_documented_defaults_are_those_of_the_signature(name):
+    check_docstring(CALLABLES[name])
+
+
+def test_a_docstring_that_deviates_is_found():
+    def right(a, b=2):
+        """Do.
+
+        Parameters
+        ----------
+        a : int
+            One.
+        b : int, default=2
+            Two.
+
+        Returns
+        -------
+        c : int
+        """
+
+    def wrong(a, b=3):
+        pass
+
+    def more(a, b=2, c=None):
+        pass
+
+    wrong.__doc__ = more.__doc__ = right.__doc__
+    check_docstring(right)
+    for deviant in (wrong, more):
+        with pytest.raises(AssertionError):
+            check_docstring(deviant)
+
+
+@pytest.mark.parametrize("module_name", MODULES)
+def test_every_public_name_is_on_the_api_page(module_name):
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^ +(\w+)$|^\.\. data:: (\w+)$", page, re.M))
+    listed = {name for pair in listed for name in pair if name}
+    public = set(importlib.import_module(module_name).__all__) - {"__version__"}
+    assert public <= listed
+
+
+def test_the_functions_named_beside_the_equations_exist():
+    page = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(candidates|comparison|counts|losses|neighbors)\.(\w+)", page))
+    named |= {("_net", f"CleanSENet.{name}") for name in ("train", "train_step", "get_loss")}
+    named |= {("_net", f"CleanSENet.{name}") for name in ("_batch_votes", "_take_votes")}
+    named |= {("_rows", "TrainingRows._bounds")}
+    for module_name, name in named:
+        assert name.partition(".")[2] in page
+        value = importlib.import_module(f"sklearn_cleanse.{module_name}")
+        for part in name.split("."):
+            value = getattr(value, part)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
+    """Blocks marked ``python`` run as they stand, in order; those marked ``py`` do not."""
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    names = {"__name__": page.stem}
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S):
+        line = text[: match.start(1)].count("\n")
+        # Blank lines in front, so that a traceback names the line of the page.
+        exec(compile("\n" * line + match[1], str(page), "exec"), names)
+
+
+def test_the_readme_and_the_guide_have_code():
+    for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
+        assert "```python\n" in page.read_text(encoding="utf-8")
