@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 
 # Workers run side by side: more threads than cores would only slow each other down.
@@ -12,6 +13,12 @@ torch.set_num_threads(1)
 @pytest.fixture
 def rng():
     return np.random.RandomState(0)
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
 
 
 @pytest.fixture

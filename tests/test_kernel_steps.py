@@ -1,0 +1,347 @@
+"""The steps of PL-CGR and DPCLS, each against its definition."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad, minimize
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import RidgeClassifier
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.preprocessing import KernelCenterer
+from test_kernel import make_problem, random_candidates
+
+from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier
+from sklearn_cleanse.kernel._steps import (
+    ExactRidge,
+    NystroemRidge,
+    class_costs,
+    class_distances,
+    confidence_step,
+    constraint_step,
+    cost_step,
+    neighbor_laplacian,
+    project_simplex,
+    propagation_step,
+)
+
+BOTH = pytest.mark.parametrize("Model", [PLCGRClassifier, DPCLSClassifier])
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_problem()
+
+
+@pytest.fixture
+def problem():
+    """A small DPCLS problem somewhere in the middle of its run."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 3))
+    candidates = random_candidates(rng, 30, 4)
+    confidences = project_simplex(rng.normal(size=(30, 4)), candidates)
+    disjoint = candidates.astype(int) @ candidates.T == 0
+    bounded = np.maximum(rng.random((30, 30)), disjoint)
+    return {
+        "X": X,
+        "candidates": candidates,
+        "F": confidences,
+        "Q": rng.normal(size=(30, 4)),
+        "A": bounded,
+        "D": rng.normal(size=(30, 30)),
+        "dual": rng.normal(size=(30, 30)),
+        "disjoint": disjoint,
+        "L": neighbor_laplacian(X, 5),
+        "alpha": 0.05,
+        "beta": 0.3,
+        "mu": 0.7,
+    }
+
+
+def lagrangian(p, **changed):
+    """Everything in DPCLS's augmented Lagrangian that the three steps act on."""
+    F, A, D = (changed.get(name, p[name]) for name in "FAD")
+    return (
+        ((F - p["Q"]) ** 2).sum()
+        + p["alpha"] * np.trace(F.T @ A @ F)
+        + p["beta"] * np.trace(D @ p["L"] @ D.T)
+        + (p["dual"] * (D - A)).sum()
+        + p["mu"] / 2 * ((D - A) ** 2).sum()
+    )
+
+
+# --- projection ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_projection_satisfies_its_optimality_conditions(scale):
+    rng = np.random.default_rng(0)
+    values, candidates = rng.normal(size=(200, 7)) * scale, random_candidates(rng, 200, 7)
+    proba = project_simplex(values, candidates)
+    assert (proba >= 0).all()
+    assert (proba[~candidates] == 0).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    # one multiplier per row: the residual is equal where positive, and no larger elsewhere
+    residual = values - proba
+    for i in range(200):
+        multiplier = residual[i][proba[i] > 0]
+        assert np.ptp(multiplier) <= 1e-12 * max(scale, 1)
+        zero = candidates[i] & (proba[i] == 0)
+        assert (residual[i][zero] <= multiplier.max() + 1e-12 * max(scale, 1)).all()
+
+
+def test_projection_keeps_points_of_the_simplex_and_ignores_shifts():
+    rng = np.random.default_rng(0)
+    inside = rng.dirichlet(np.ones(5), size=20)
+    np.testing.assert_allclose(project_simplex(inside), inside, atol=1e-15)
+    np.testing.assert_allclose(project_simplex(inside + 3.0), inside, atol=1e-14)
+    single = np.eye(5, dtype=bool)[rng.integers(5, size=20)]
+    np.testing.assert_array_equal(project_simplex(inside, single), single)
+
+
+def test_cost_step_solves_the_quadratic_program():
+    rng = np.random.default_rng(3)
+    outputs, candidates = rng.normal(size=(12, 5)), random_candidates(rng, 12, 5)
+    scale, threshold, weight = rng.random(5), rng.random(5), 0.6
+    got = cost_step(outputs, candidates, scale, threshold, weight)
+    for row, q, allowed in zip(got, outputs, candidates, strict=True):
+        gain = weight * scale * (q - threshold)
+        program = minimize(
+            lambda p, q=q, gain=gain: ((p - q) ** 2).sum() - gain @ p,
+            allowed / allowed.sum(),
+            jac=lambda p, q=q, gain=gain: 2 * (p - q) - gain,
+            bounds=[(0, float(free)) for free in allowed],
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1, "jac": np.ones_like},
+            method="SLSQP",
+            options={"ftol": 1e-14},
+        )
+        assert program.success
+        np.testing.assert_allclose(row, program.x, atol=1e-6)
+
+
+# --- kernel ridge -------------------------------------------------------------------------------
+
+
+def test_exact_ridge_solves_the_published_system():
+    rng = np.random.default_rng(0)
+    X, U, ridge, n = rng.normal(size=(40, 3)), rng.normal(size=(40, 4)), 0.05, 40
+    distance = euclidean_distances(X)
+    s = distance[np.triu_indices(n, 1)].mean()
+    K = np.exp(-(distance**2) / (2 * s**2))
+    A = np.linalg.solve(K + ridge * np.eye(n) - np.ones((n, n)) @ K / n, U - U.mean(axis=0))
+    b = (U - K @ A).mean(axis=0)
+    solver = ExactRidge(X, ridge)
+    outputs = solver.fit(U)
+    np.testing.assert_allclose(solver.coef, A, atol=1e-9)
+    np.testing.assert_allclose(solver.intercept, b, atol=1e-9)
+    np.testing.assert_allclose(outputs, K @ A + b, atol=1e-9)
+
+
+def test_nystroem_of_full_rank_equals_exact():
+    rng = np.random.default_rng(0)
+    X, U = rng.normal(size=(40, 6)), rng.normal(size=(40, 3))
+    exact = ExactRidge(X, 0.05, length_scale=1.3)
+    low = NystroemRidge(X, 0.05, 40, np.random.RandomState(0), length_scale=1.3)
+    np.testing.assert_allclose(low.fit(U), exact.fit(U), atol=1e-8)
+    new = rng.normal(size=(5, 6))
+    outputs = [r.feature_map.transform(new) @ r.coef + r.intercept for r in (exact, low)]
+    np.testing.assert_allclose(*outputs, atol=1e-8)
+
+
+@BOTH
+def test_clean_data_give_plain_kernel_ridge(Model, blobs):
+    X, _, truth = blobs
+    model = Model(normalize=None, length_scale=2.0).fit(X, truth)
+    onehot = np.eye(4)[truth]
+    np.testing.assert_array_equal(model.candidate_proba_, onehot)
+    centerer = KernelCenterer().fit(rbf_kernel(X, gamma=1 / 8))
+    plain = KernelRidge(alpha=model.ridge, kernel="precomputed")
+    plain.fit(centerer.transform(rbf_kernel(X, gamma=1 / 8)), onehot - onehot.mean(axis=0))
+    new = X[:20] + 0.3
+    expected = plain.predict(centerer.transform(rbf_kernel(new, X, gamma=1 / 8)))
+    np.testing.assert_allclose(
+        model.decision_function(new), expected + onehot.mean(axis=0), atol=1e-9
+    )
+
+
+@BOTH
+def test_clean_data_give_the_ridge_classifier_on_the_kernel_features(Model, blobs):
+    X, _, truth = blobs
+    model = Model().fit(X, truth)
+    eigenvalues, vectors = np.linalg.eigh(model.feature_map_.transform(model.scaler_.transform(X)))
+    features = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    plain = RidgeClassifier(alpha=model.ridge).fit(features, truth)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(features))
+
+
+# --- PL-CGR: costs and known defects ------------------------------------------------------------
+
+
+@pytest.fixture
+def three_classes():
+    """Classes of 40, 10 and 5 samples, so with 4, 1 and 1 centres, and an empty one."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [40, 10, 5])
+    X = rng.normal(size=(55, 2)) + 3 * np.eye(3)[labels][:, :2]
+    return X, np.eye(4)[labels], labels
+
+
+def test_distances_are_means_over_the_centres_of_the_other_class(three_classes):
+    X, confidences, labels = three_classes
+    distance, missing = class_distances(X, confidences, 0.1, False, 0)
+    # classes 1 and 2 have one centre each, their mean; the defect made all members centres
+    for i in range(3):
+        for j in {1, 2} - {i}:
+            center = X[labels == j].mean(axis=0)
+            expected = np.linalg.norm(X[labels == i] - center, axis=1).mean()
+            assert distance[i, j] == pytest.approx(expected)
+    # k_0 = 4, k_1 = 1: divided by k_i, as in the defect, this would be four times as large
+    spread = euclidean_distances(X[labels == 1], X[labels == 0])
+    assert spread.min() < distance[1, 0] < spread.max()
+    np.testing.assert_array_equal(missing, np.eye(4, dtype=bool)[3] | np.eye(4, dtype=bool)[:, [3]])
+
+
+def test_balance_multiplies_distances_by_the_ratio_of_sizes(three_classes):
+    X, confidences, _ = three_classes
+    plain, _ = class_distances(X, confidences, 0.1, False, 0)
+    balanced, _ = class_distances(X, confidences, 0.1, True, 0)
+    sizes = np.array([40, 10, 5])
+    # 2 between classes 1 and 2; the numbers of centres, rounded up, would make it 1
+    np.testing.assert_allclose(balanced[:3, :3], plain[:3, :3] * sizes / sizes[:, None])
+
+
+@pytest.mark.parametrize("balance", [False, True])
+def test_a_class_without_members_has_finite_and_idle_costs(three_classes, balance):
+    X, confidences, _ = three_classes
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a mean of nothing only warns
+        scale, threshold = class_costs(X, confidences, cluster_ratio=0.1, balance=balance, seed=0)
+    assert np.isfinite(scale).all()
+    assert np.isfinite(threshold).all()
+    assert scale[3] == 0
+    assert ((threshold > 0) & (threshold < 1)).all()
+
+
+def test_frequent_classes_have_higher_thresholds_when_balanced(three_classes):
+    X, confidences, _ = three_classes
+    _, threshold = class_costs(X, confidences, cluster_ratio=0.1, balance=True, seed=0)
+    assert threshold[0] > threshold[1] > threshold[2]
+
+
+def test_duplicate_rows_need_no_more_centres_than_there_are():
+    X = np.repeat([[0.0, 1.0], [1.0, 0.0]], 20, axis=0)
+    distance, _ = class_distances(X, np.repeat(np.eye(2), 20, axis=0), 0.5, False, 0)
+    np.testing.assert_allclose(distance, [[0, 2**0.5], [2**0.5, 0]])
+
+
+def test_plcgr_follows_its_definition(blobs):
+    X, candidates, _ = blobs
+    model = PLCGRClassifier(normalize="l2", max_iter=3, random_state=0).fit(X, candidates)
+    ridge = ExactRidge(model.scaler_.transform(X), 0.04)
+    Q = ridge.fit(candidates.astype(float))
+    best = np.eye(4)[np.where(candidates, Q, -np.inf).argmax(axis=1)]
+    P = project_simplex(Q + 0.2 / 2 * best, candidates)
+    for _ in range(3):
+        Q = ridge.fit(P)
+        raised = Q + 0.6 / 2 * model.cost_scale_ * (Q - model.cost_threshold_) * candidates
+        P = project_simplex(raised, candidates)
+    np.testing.assert_allclose(model.candidate_proba_, P, atol=1e-12)
+    ridge.fit(P)
+    np.testing.assert_allclose(model.coef_, ridge.coef, atol=1e-9)
+
+
+# --- DPCLS: each step ---------------------------------------------------------------------------
+
+
+def test_confidence_step_never_increases_the_objective(problem):
+    p, values = problem, [lagrangian(problem)]
+    for _ in range(30):
+        p = p | {"F": confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 1)}
+        values.append(lagrangian(p))
+        assert (p["F"][~p["candidates"]] == 0).all()
+    assert (np.diff(values) <= 1e-12).all()
+    assert values[-1] < values[0]
+
+
+@pytest.mark.parametrize("alpha", [0.02, 10.0])
+def test_confidence_step_descends_even_where_it_is_not_convex(problem, alpha):
+    p = problem | {"alpha": alpha}
+    lowest = np.linalg.eigvalsh((p["A"] + p["A"].T) / 2)[0]
+    assert (1 + alpha * lowest < 0) == (alpha == 10.0)
+    F = confidence_step(p["F"], p["Q"], p["A"], p["candidates"], alpha, 50)
+    assert lagrangian(p, F=F) < lagrangian(p)
+
+
+def test_confidence_step_finds_the_minimum_of_the_whole_objective(problem):
+    p = problem
+    F = confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 2000)
+
+    def value(flat):
+        return lagrangian(p, F=flat.reshape(30, 4))
+
+    def gradient(flat):  # the coupling of two rows enters in full, not by half
+        G = flat.reshape(30, 4)
+        return (2 * (G - p["Q"]) + p["alpha"] * (p["A"] + p["A"].T) @ G).ravel()
+
+    assert check_grad(value, gradient, F.ravel()) < 1e-3
+    # stationary: a projected step along the true gradient goes nowhere ...
+    exact = gradient(F.ravel()).reshape(30, 4)
+    moved = project_simplex(F - 0.1 * exact, p["candidates"])
+    np.testing.assert_allclose(moved, F, atol=1e-5)
+    # ... whereas along the defective one, with half the coupling, it does
+    defective = exact - p["alpha"] / 2 * (p["A"] + p["A"].T) @ F
+    moved = project_simplex(F - 0.1 * defective, p["candidates"])
+    assert np.abs(moved - F).max() > 1e-3
+
+
+def test_propagation_step_minimises_the_objective(problem):
+    p = problem
+    spectrum = np.linalg.eigh(p["L"])
+    D = propagation_step(p["A"], p["dual"], p["mu"], spectrum, p["beta"])
+    gradient = 2 * p["beta"] * D @ p["L"] + p["dual"] + p["mu"] * (D - p["A"])
+    np.testing.assert_allclose(gradient, 0, atol=1e-10)
+    assert lagrangian(p, D=D) <= lagrangian(p)
+
+
+def test_constraint_step_minimises_the_objective(problem):
+    p = problem
+    A = constraint_step(p["D"], p["dual"], p["mu"], p["F"], p["disjoint"], p["alpha"])
+    assert p["disjoint"].any()
+    assert (A[p["disjoint"]] == 1).all()
+    assert ((A >= 0) & (A <= 1)).all()
+    assert lagrangian(p, A=A) <= lagrangian(p)
+    # optimal under bounds: the gradient vanishes inside and points outwards at the bounds
+    gradient = p["alpha"] * p["F"] @ p["F"].T - p["dual"] - p["mu"] * (p["D"] - A)
+    free = ~p["disjoint"]
+    np.testing.assert_allclose(gradient[free & (A > 0) & (A < 1)], 0, atol=1e-12)
+    assert (gradient[free & (A == 0)] >= 0).all()
+    assert (gradient[free & (A == 1)] <= 0).all()
+
+
+def test_all_steps_together_never_increase_the_objective_at_a_fixed_dual(problem):
+    p, spectrum, values = problem, np.linalg.eigh(problem["L"]), []
+    for _ in range(5):
+        p = p | {"F": confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 3)}
+        values.append(lagrangian(p))
+        p = p | {"D": propagation_step(p["A"], p["dual"], p["mu"], spectrum, p["beta"])}
+        values.append(lagrangian(p))
+        p = p | {
+            "A": constraint_step(p["D"], p["dual"], p["mu"], p["F"], p["disjoint"], p["alpha"])
+        }
+        values.append(lagrangian(p))
+    assert (np.diff(values) <= 1e-10).all()
+
+
+def test_the_laplacian_is_one():
+    L = neighbor_laplacian(np.random.default_rng(0).normal(size=(25, 2)), 4)
+    np.testing.assert_array_equal(L, L.T)
+    np.testing.assert_allclose(L.sum(axis=1), 0, atol=1e-12)
+    assert (L[~np.eye(25, dtype=bool)] <= 0).all()
+
+
+def test_dpcls_stops_when_its_copies_agree(blobs):
+    X, candidates, _ = blobs
+    done = DPCLSClassifier().fit(X, candidates)
+    assert 50 < done.n_iter_ < 800
+    assert DPCLSClassifier(max_iter=7).fit(X, candidates).n_iter_ == 7
+    assert DPCLSClassifier(tol=1e-3).fit(X, candidates).n_iter_ < done.n_iter_
