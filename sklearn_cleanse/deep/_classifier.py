@@ -44,7 +44,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
-    dropout : float, default=0.0
+    dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=1
         Networks of the "mlp" that are trained side by side. They share confidences and votes, and
@@ -55,7 +55,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
-    max_epochs : int, default=100
+    max_epochs : int, default=50
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
         Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
@@ -150,10 +150,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
-        dropout=0.0,
+        dropout=0.2,
         n_members=1,
         scaling="auto",
-        max_epochs=100,
+        max_epochs=50,
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",

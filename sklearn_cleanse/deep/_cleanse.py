@@ -29,6 +29,7 @@ PAPER_SETTINGS = {
     "vote_start": 0.0,
     "count_loss": "entropy",
     "hidden_layer_sizes": (300, 300),
+    "dropout": 0.0,
     "n_members": 1,
     "scaling": "standard",
     "max_epochs": 250,
@@ -82,7 +83,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
-    dropout : float, default=0.0
+    dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=1
         Networks of the "mlp" that are trained side by side. They share confidences and votes, and
@@ -93,7 +94,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
-    max_epochs : int, default=100
+    max_epochs : int, default=50
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
         Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
@@ -191,10 +192,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
-        dropout=0.0,
+        dropout=0.2,
         n_members=1,
         scaling="auto",
-        max_epochs=100,
+        max_epochs=50,
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",

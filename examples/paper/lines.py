@@ -1,0 +1,150 @@
+"""Result lines: appended one by one, safe against kills, torn lines and full disks.
+
+A results folder holds ``*.jsonl`` files, one per group of experiments. A line is one finished run.
+Only one process writes to a file (it holds a lock), each line is one ``write`` to a file opened for
+appending, and it is on the disk before the runner goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no advisory locks of this kind: run one runner at a time there
+    fcntl = None
+
+#: What identifies a line.
+KEY = ("group", "dataset", "method", "setting", "seed", "run")
+
+#: What differs from machine to machine and from time to time, the numbers being the same.
+TIMING = ("seconds", "peak_memory_mb", "finished", "copied_from")
+
+
+def key_of(line: dict) -> tuple:
+    """Tell what identifies a line."""
+    return tuple(line[name] for name in KEY)
+
+
+def read_lines(folder, *, warn=True) -> list[dict]:
+    """Read all finished lines of a folder; where two have the same key, the last one counts.
+
+    A torn last line is passed over (the runner removes it when it next writes there), as is any
+    line that is not JSON, with a message that names it.
+    """
+    lines: dict[tuple, dict] = {}
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        for number, raw in enumerate(path.read_bytes().split(b"\n"), start=1):
+            if not raw.strip():
+                continue
+            line = _parse(raw)
+            if line is not None:
+                lines[key_of(line)] = line
+            elif warn:
+                print(f"{path}:{number}: not a finished line; passed over", file=sys.stderr)
+    return list(lines.values())
+
+
+def _parse(raw: bytes) -> dict | None:
+    try:
+        line = json.loads(raw)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and all(name in line for name in KEY) else None
+
+
+def note_absent(folder, absent, present) -> None:
+    """Keep which data sets were not there, for the tables to say so."""
+    path = Path(folder) / "absent.json"
+    names = (set(read_absent(folder)) | set(absent)) - set(present)
+    if names != set(read_absent(folder)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(sorted(names)) + "\n")
+        part.replace(path)  # at once: a kill leaves the old file or the new one
+
+
+def read_absent(folder) -> list[str]:
+    """Tell which data sets were not there when they were to be run."""
+    path = Path(folder) / "absent.json"
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+class LineFile:
+    """A results file that this process alone may append to.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; it and its folder are made where missing.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._file)
+                raise SystemExit(
+                    f"{self.path} is being written by another run; wait for it, or pass another "
+                    "--results folder"
+                ) from None
+        self._repair()
+
+    def _repair(self) -> None:
+        """End the file after its last whole line: a kill or a full disk may have torn one."""
+        raw = self.path.read_bytes()
+        if not raw or raw.endswith(b"\n"):
+            return
+        whole = raw.rfind(b"\n") + 1
+        if _parse(raw[whole:]) is None:
+            os.ftruncate(self._file, whole)
+        else:  # all there but its end
+            self._write(b"\n")
+
+    def append(self, line: dict) -> None:
+        """Write one line, and return when the disk has it."""
+        # NaN is no JSON: whoever reads these lines with another tool would stumble
+        self._write(json.dumps(_finite(line), allow_nan=False).encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        size = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, data) != len(data):
+                raise OSError(errno.ENOSPC, "short write")
+            os.fsync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, size)  # makes the file smaller: works on a full disk, too
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise SystemExit(
+                    f"no space left for {self.path}: free some and give the same command again. "
+                    "All lines written so far are safe; the runs under way are lost"
+                ) from error
+            raise
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def __enter__(self) -> LineFile:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
