@@ -4,10 +4,10 @@ from pathlib import Path
 # Before scipy is imported: scikit-learn's array API checks are skipped without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-import sklearn  # noqa: E402
-import torch  # noqa: E402
+import numpy as np
+import pytest
+import sklearn
+import torch
 
 # Workers run side by side: more threads than cores would only slow each other down.
 torch.set_num_threads(1)

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 import torch
-from skorch import NeuralNetClassifier
 from sklearn.neural_network import MLPClassifier
+from skorch import NeuralNetClassifier
 
 from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import make_partial_classification

@@ -6,7 +6,7 @@ tests are those of J. Demšar, Statistical comparisons of classifiers over multi
 """
 
 from ._display import CriticalDifferenceDisplay
-from ._tests import (
+from ._ranks import (
     FriedmanResult,
     WilcoxonResult,
     critical_difference,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._tests import critical_difference, rank_methods, separation_note
+from ._ranks import critical_difference, rank_methods, separation_note
 
 
 class CriticalDifferenceDisplay:
