@@ -46,7 +46,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Units of each hidden layer of the "mlp".
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
-    n_members : int, default=1
+    n_members : int, default=2
         Networks of the "mlp" that are trained side by side. They share confidences and votes, and
         their mean probability predicts.
     scaling : {"auto", "standard", "sqrt", "minmax", "common", "rank"}, list of these or None, \
@@ -151,7 +151,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
         dropout=0.2,
-        n_members=1,
+        n_members=2,
         scaling="auto",
         max_epochs=50,
         batch_size="auto",
