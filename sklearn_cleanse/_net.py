@@ -327,7 +327,7 @@ class CleanSENet(NeuralNet):
                 parts.append(self._directions(self.module_.scaling(block)).cpu())
             else:
                 logits, _ = split_output(self.module_(block))
-                parts.append(pooled(logits.double()).log_softmax(dim=1).cpu())
+                parts.append(pooled(logits.cpu().double()).log_softmax(dim=1))
         return torch.cat(parts).numpy()
 
     @torch.no_grad()

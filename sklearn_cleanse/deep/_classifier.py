@@ -369,8 +369,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"but X has shape {X.shape}; reshape X, or use module='mlp'"
             )
         network = MODULES.get(module, module)(n_inputs, candidates.shape[1], **params)
+        network = ScaledNetwork(scaling, network)
+        if torch.device(device).type == "mps":  # it has no double precision
+            network = network.float()
         return _net.CleanSENet(
-            ScaledNetwork(scaling, network),
+            network,
             criterion=torch.nn.Identity,  # losses here are functions
             optimizer=torch.optim.Adam,
             optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
