@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 from ._rows import Batch, TrainingRows, as_tensor
 from .counts import COUNT_LOSSES
 from .losses import calibrate, candidate_confidences, pooled
+from .modules import per_member, split_output
 from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
 
 #: Largest number of values in one block of a survey or a prediction.
@@ -378,22 +379,6 @@ class _Epoch:
             yield self.rows.inputs(batch.rows), batch
 
 
-def split_output(output) -> tuple[Tensor, Tensor]:
-    """Take a module's output apart; logits stand in for a representation it does not give."""
-    if isinstance(output, tuple):
-        return output
-    return output, output
-
-
-def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:
-    """Give each member of an ensemble a row of its own; a single network is left as it is."""
-    if logits.dim() == 2:
-        return [logits, *others]
-    n_members = logits.shape[1]
-    repeated = [None if o is None else o.repeat_interleave(n_members, dim=0) for o in others]
-    return [logits.flatten(0, 1), *repeated]
-
-
 class Progress(Callback):
     """One bar over the epochs, with the losses beside it."""
 
@@ -440,17 +425,3 @@ def early_stopping(X: np.ndarray, candidates, patience: int) -> list[tuple[str, 
 
 def _silent(*args, **kwargs):
     pass
-
-
-def choose_device(device: str) -> str:
-    """Turn "auto" into the best device there is: CUDA, then MPS, then CPU."""
-    if device != "auto":
-        try:
-            return str(torch.zeros(0, device=device).device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(
-                f"device={device!r} cannot be used here ({error}); use 'auto' or 'cpu'"
-            ) from error
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -213,3 +213,17 @@ def as_tensor(X: np.ndarray, device) -> Tensor:
         # A memmap opened for reading is not writable; torch fears that we might write to it.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(X).to(device)
+
+
+def choose_device(device: str) -> str:
+    """Turn "auto" into the best device there is: CUDA, then MPS, then CPU."""
+    if device != "auto":
+        try:
+            return str(torch.zeros(0, device=device).device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"device={device!r} cannot be used here ({error}); use 'auto' or 'cpu'"
+            ) from error
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -150,3 +150,19 @@ def _convolution(channels, wider, stride=1):
 
 
 MODULES = {"mlp": MLP, "resnet34": ResNet34}
+
+
+def split_output(output) -> tuple[Tensor, Tensor]:
+    """Take a module's output apart; logits stand in for a representation it does not give."""
+    if isinstance(output, tuple):
+        return output
+    return output, output
+
+
+def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:
+    """Give each member of an ensemble a row of its own; a single network is left as it is."""
+    if logits.dim() == 2:
+        return [logits, *others]
+    n_members = logits.shape[1]
+    repeated = [None if o is None else o.repeat_interleave(n_members, dim=0) for o in others]
+    return [logits.flatten(0, 1), *repeated]

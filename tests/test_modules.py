@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from sklearn_cleanse import CleanSEClassifier
-from sklearn_cleanse._net import per_member
 from sklearn_cleanse.losses import LOSSES, candidate_confidences, pooled
-from sklearn_cleanse.modules import MLP, ResNet34
+from sklearn_cleanse.modules import MLP, ResNet34, per_member
 
 
 def test_members_are_separate_networks():

@@ -16,12 +16,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import _net
-from .._rows import TrainingRows, content_order
+from .._rows import TrainingRows, choose_device, content_order
 from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import check_candidates
 from ..losses import LOSSES, check_loss_params
 from ..modules import MODULES
-from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
+from ..scaling import SCALINGS
+from ._build import build_net
 
 __all__ = ["PartialLabelClassifier"]
 
@@ -257,7 +258,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         known = classes if reset else self.classes_
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
         random = check_random_state(self.random_state)
-        device = _net.choose_device(self.device)
+        device = choose_device(self.device)
         loss_params = check_loss_params(self.loss, self.loss_params, candidates, device)
         callbacks = [_net.Progress()] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
@@ -271,7 +272,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             rows = TrainingRows(own_X, own_candidates, weight, device)
             if reset:
                 self.classes_ = classes
-                self.net_ = self._build(own_X, own_candidates, device, rows.shuffled(random))
+                self.net_ = build_net(self, own_X, own_candidates, device, rows.shuffled(random))
             else:  # a network that has learnt something need not start from even odds
                 rows.confidences.copy_(
                     torch.from_numpy(self.net_.believe(own_X, own_candidates).data)
@@ -337,54 +338,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         order = content_order(X[used], candidates[used])[random.permutation(len(used))]
         return used[np.sort(order[n_out:])], used[np.sort(order[:n_out])]
 
-    def _build(self, X, candidates, device, shuffled):
-        """Make the network, and a scaling fitted to the training rows in front of it."""
-        self.scaling_ = self.scaling
-        if self.scaling == "auto":
-            some = shuffled[:_SCALING_ROWS]
-            self.scaling_ = choose_scaling(X[some], candidates[some])
-        if isinstance(self.scaling_, (list, tuple)):
-            kinds = [self.scaling_[i % len(self.scaling_)] for i in range(self.n_members)]
-            scaling = Views([fit_scaling(X, kind) for kind in kinds])
-        else:
-            scaling = fit_scaling(X, self.scaling_)
-        module, params, n_inputs = self.module, dict(self.module_params or {}), X.shape[1]
-        if module == "mlp":
-            sizes = tuple(np.ravel(self.hidden_layer_sizes).tolist())
-            if not all(isinstance(size, int) and size > 0 for size in sizes):
-                raise ValueError(
-                    f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; it must hold whole "
-                    "numbers above zero, such as (300, 300)"
-                )
-            params = {
-                "hidden_layer_sizes": sizes,
-                "dropout": self.dropout,
-                "n_members": self.n_members,
-                **params,
-            }
-            n_inputs = int(np.prod(X.shape[1:]))
-        elif X.ndim != 4 and module == "resnet34":
-            raise ValueError(
-                f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
-                f"but X has shape {X.shape}; reshape X, or use module='mlp'"
-            )
-        network = MODULES.get(module, module)(n_inputs, candidates.shape[1], **params)
-        network = ScaledNetwork(scaling, network)
-        if torch.device(device).type == "mps":  # it has no double precision
-            network = network.float()
-        return _net.CleanSENet(
-            network,
-            criterion=torch.nn.Identity,  # losses here are functions
-            optimizer=torch.optim.Adam,
-            optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
-            optimizer__weight_decay=self.weight_decay,
-            lr=self.lr,
-            train_split=None,
-            predict_nonlinearity=torch.nn.Softmax(dim=-1),
-            device=device,
-            verbose=0,
-        ).initialize()
-
     def _calibration(self, candidates, device):
         return _net.Calibration()
 
@@ -444,9 +397,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
 
 
 _INTERNAL = ("batches", "train_batch_count")
-
-#: On so many rows, at most, the scaling is chosen.
-_SCALING_ROWS = 1000
 
 #: Whole-number weights repeat rows unless that makes the data so many times larger.
 _MOST_REPEATS = 10

@@ -1,0 +1,178 @@
+"""The training loop in skorch's frame, and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from skorch.callbacks import Callback, Checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse._net import CleanSENet
+from sklearn_cleanse.losses import LOSSES
+
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
+
+
+# -- the frame -----------------------------------------------------------------------------------
+
+
+class LogitsOnly(torch.nn.Module):
+    def __init__(self, n_features, n_classes, width=8):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(n_features, width), torch.nn.Tanh(), torch.nn.Linear(width, n_classes)
+        )
+
+    def forward(self, X):
+        return self.layers(X)
+
+
+def test_any_module_class_may_be_the_network(blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(
+        module=LogitsOnly, module_params={"width": 12}, max_epochs=30, random_state=0
+    ).fit(X, S)
+    assert clf.net_.module_.network.layers[0].out_features == 12
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+def test_images_go_through_the_resnet(rng):
+    y = np.arange(24) % 2
+    X = rng.normal(size=(24, 1, 8, 8)).astype(np.float32) + 2 * y[:, None, None, None]
+    clf = CleanSEClassifier(
+        module="resnet34", module_params={"width": 4}, max_epochs=20, random_state=0
+    ).fit(X, np.eye(2)[y])
+    assert clf.score(X, y) > 0.9
+    with pytest.raises(ValueError, match=r"samples of shape \(1, 4, 4\)"):
+        clf.predict(X[:, :, :4, :4])
+    assert CleanSEClassifier(**QUICK).fit(X, y).predict(X).shape == (24,)  # the mlp flattens
+
+
+class Recorder(Callback):
+    def on_train_begin(self, net, **kwargs):
+        self.events_ = []
+
+    def on_batch_end(self, net, loss, **kwargs):
+        self.events_.append("batch")
+
+    def on_epoch_end(self, net, **kwargs):
+        self.events_.append(net.history[-1]["loss"])
+
+
+def test_skorch_callbacks_and_checkpoints_work(blobs, tmp_path):
+    X, S, _ = blobs
+    checkpoint = Checkpoint(monitor=None, f_pickle=None, dirname=str(tmp_path))
+    recorder = Recorder()
+    clf = CleanSEClassifier(callbacks=[recorder, checkpoint], **QUICK).fit(X, S)
+    used = dict(clf.net_.callbacks_)["Recorder"]
+    assert not hasattr(recorder, "events_")  # parameters are left as they were given
+    assert used.events_.count("batch") == 6 * 8
+    assert [e for e in used.events_ if e != "batch"] == [epoch["loss"] for epoch in clf.history_]
+    assert (tmp_path / "params.pt").exists()
+
+
+def test_an_interrupted_fit_leaves_a_usable_model(blobs):
+    class Interrupt(Callback):
+        def on_batch_begin(self, net, **kwargs):
+            if len(net.history) == 3:
+                raise KeyboardInterrupt
+
+    X, S, _ = blobs
+    clf = CleanSEClassifier(callbacks=[Interrupt()], **QUICK).fit(X, S)
+    assert clf.n_iter_ == 2
+    assert clf.predict(X).shape == (len(X),)
+
+
+def test_silent_by_default_and_one_bar_on_request(blobs, capfd):
+    X, S, _ = blobs
+    CleanSEClassifier(**QUICK).fit(X, S)
+    assert capfd.readouterr() == ("", "")
+    CleanSEClassifier(verbose=1, **QUICK).fit(X, S)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "6/6" in err
+    assert "loss" in err
+    assert len(err.strip().split("\n")) == 1
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails on what would make the host wait for the device."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func not in (
+            torch.ops.aten._local_scalar_dense.default,
+            torch.ops.aten.nonzero.default,
+            torch.ops.aten.masked_select.default,
+        ), func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("neighbors_from", ["dataset", "batch"])
+@pytest.mark.parametrize("vote", ["soft", "hard"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeypatch):
+    step = CleanSENet.train_step
+
+    def guarded(*args, **kwargs):
+        with NoWaiting():
+            return step(*args, **kwargs)
+
+    monkeypatch.setattr(CleanSENet, "train_step", guarded)
+    X, S, _ = blobs
+    params = {**QUICK, "max_epochs": 1, "vote": vote, "neighbors_from": neighbors_from}
+    assert CleanSEClassifier(loss, **params).fit(X, S).n_iter_ == 1
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"temperature": 0.5}, r"'temperature' .* range \[1.0, inf\). Got 0.5"),
+        ({"count_weight": -1}, r"'count_weight'"),
+        ({"n_neighbors": 0}, r"'n_neighbors'"),
+        ({"neighbors_from": "all"}, r"'neighbors_from' .*'batch'"),
+        ({"neighbor_space": "logits"}, r"'neighbor_space'"),
+        ({"vote": "loud"}, r"'vote'"),
+        ({"count_loss": "none"}, r"'count_loss'"),
+        ({"loss": "mse"}, r"'loss'"),
+        ({"loss_params": {"beta": 1.0}}, r"loss_params has 'beta'; .*loss='proden' are: none"),
+        ({"loss": "lws", "loss_params": {"betta": 1.0}}, r"has 'betta'; .* are: beta, form"),
+        ({"loss": "lws", "loss_params": {"beta": -1.0}}, r"beta is -1.0; it must be a number"),
+        ({"loss": "lws", "loss_params": {"form": "x"}}, r"form is 'x'; .*'sigmoid'"),
+        ({"loss": "scarce", "loss_params": {"class_prior": "x"}}, r"class_prior is 'x'"),
+        ({"loss": "scarce", "loss_params": {"class_prior": [1.0]}}, r"hold 3 probabilities"),
+        ({"scaling": "robust"}, r"'scaling'"),
+        ({"scaling": ["rank", "robust"]}, r"scaling=\['rank', 'robust'\] must name"),
+        ({"scaling": []}, r"scaling=\[\] must name"),
+        ({"scaling": ["rank"], "module": LogitsOnly}, r"a single scaling for module"),
+        ({"max_epochs": 0}, r"'max_epochs'"),
+        ({"batch_size": 1.5}, r"'batch_size'"),
+        ({"lr": 0}, r"'lr'"),
+        ({"dropout": 1.0}, r"'dropout'"),
+        ({"module": "transformer"}, r"'module'"),
+        ({"module": "resnet34"}, r"module='resnet34' needs images"),
+        ({"hidden_layer_sizes": (0,)}, r"hidden_layer_sizes"),
+        ({"device": "tpu9"}, r"device"),
+        ({"early_stopping": True, "validation_fraction": 0.999}, r"leaves too few"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(params, message, blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match=message):
+        CleanSEClassifier(**{**QUICK, **params}).fit(X, S)
+
+
+def test_a_diverging_loss_is_reported_not_hidden(blobs):
+    X, S, _ = blobs
+    with pytest.raises(FloatingPointError, match=r"became .* in epoch .*; lower lr"):
+        PartialLabelClassifier(
+            "scarce", module=LogitsOnly, lr=1e38, schedule="constant", max_epochs=5
+        ).fit(X, S)
+
+
+def test_weights_that_leave_no_row(blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.zeros(len(X)))
