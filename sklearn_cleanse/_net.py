@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping, LRScheduler
+from skorch.callbacks import Callback, EarlyStopping
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -28,6 +28,9 @@ from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_vo
 #: Largest number of values in one block of a survey or a prediction.
 BLOCK_VALUES = 2**22
 
+
+#: Names of the callbacks that belong to one call of `train` and are forgotten after it.
+OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
 
 #: Epochs between two searches for neighbours. Votes are taken anew every epoch; who votes changes
 #: slowly, and the search is what costs.
@@ -80,22 +83,14 @@ class CleanSENet(NeuralNet):
     def _default_callbacks(self):
         return []
 
-    def train(self, rows: TrainingRows, epochs: int, lr: float, schedule: str, callbacks: list):
+    def train(self, rows: TrainingRows, epochs: int, schedule: str, callbacks: list, **adam):
         """Train for some epochs, from wherever the weights are now."""
         for group in self.optimizer_.param_groups:
-            group["lr"] = lr
-        if schedule == "onecycle":
-            steps = epochs * len(self.get_iterator(rows))
-            cycle = LRScheduler(
-                policy=torch.optim.lr_scheduler.OneCycleLR,
-                max_lr=lr,
-                total_steps=steps + 1,  # the scheduler counts the state before the first step
-                step_every="batch",
-                event_name=None,
-            )
-            callbacks = [("schedule", cycle), *callbacks]
+            group.update(betas=(0.9, 0.999), **adam)
         self.max_epochs = epochs
-        self.callbacks = callbacks
+        self.callbacks = list(callbacks)
+        if schedule == "onecycle":
+            self.callbacks.append(("schedule", OneCycle(epochs * len(self.get_iterator(rows)))))
         self.initialize_callbacks()
         rows.choose_pool(self.order)
         rows.scale(self.module_.scaling)
@@ -175,9 +170,7 @@ class CleanSENet(NeuralNet):
         else:
             weights = confidences if keeps else candidates.to(logits.dtype)
         sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
-        base = self.loss.function(
-            *per_member(logits, candidates, weights, sample_weight), **self.loss_params
-        )
+        base = self._base_loss(logits, candidates, weights, sample_weight)
         total, count = base, torch.zeros_like(base)
         if calibration.count_weight:
             count = COUNT_LOSSES[calibration.count_loss](
@@ -188,13 +181,20 @@ class CleanSENet(NeuralNet):
         self._sums += share * torch.stack([total, base, count]).detach()
         return total
 
+    def _base_loss(self, logits: Tensor, *others) -> Tensor:
+        """Mean loss of the ensemble's members."""
+        if self.loss.by_row or logits.dim() == 2:
+            return self.loss.function(*per_member(logits, *others), **self.loss_params)
+        members = [self.loss.function(m, *others, **self.loss_params) for m in logits.unbind(1)]
+        return torch.stack(members).mean()
+
     def on_epoch_end(self, net, dataset_train=None, dataset_valid=None, **kwargs):
         survey = self._survey()
         total, base, count = self._sums.tolist()
         if not np.isfinite(total):
             raise FloatingPointError(
-                f"the training loss became {total} in epoch {len(self.history)}; lower lr "
-                f"(now {self.lr}) or scale the features"
+                f"the training loss became {total} in epoch {len(self.history)}; lower lr or "
+                "scale the features"
             )
         for key, value in {
             "loss": total,
@@ -311,8 +311,7 @@ class CleanSENet(NeuralNet):
         return cosine_directions(representation.detach().flatten(start_dim=1))
 
     def _block_rows(self) -> int:
-        widest = max(self.rows_.n_classes, self.rows_.input_shape.numel(), 1024)
-        return max(1, BLOCK_VALUES // widest)
+        return block_rows(self.rows_.n_classes, self.rows_.input_shape.numel())
 
     # -- prediction --------------------------------------------------------------------------
 
@@ -320,7 +319,7 @@ class CleanSENet(NeuralNet):
     def infer_blocks(self, X: np.ndarray, directions: bool = False) -> np.ndarray:
         """Return log-probabilities, or directions in the neighbour space, of all rows."""
         self._set_training(False)
-        size = max(1, BLOCK_VALUES // max(1, X[0].size))
+        size = block_rows(X[0].size)
         parts = []
         for start in range(0, len(X), size):
             block = as_tensor(X[start : start + size], self.device)
@@ -338,22 +337,24 @@ class CleanSENet(NeuralNet):
         voters = self._directions_of(self.rows_.pool)
         # Nothing that lives on the device stays but the module, which skorch moves when unpickled.
         self.rows_ = self.neighbors_ = self.loss_params = self._sums = None
+        self.module = type(self.module_)
+        self.callbacks_ = [(name, cb) for name, cb in self.callbacks_ if name not in OWN_CALLBACKS]
         self.calibration = self.calibration._replace(proportions=None)
         return voters.cpu().numpy()
 
     @torch.no_grad()
-    def believe(self, X: np.ndarray, candidates: sp.csr_array) -> sp.csr_array:
-        """Return the confidence in each candidate of the given rows."""
+    def believe(self, X: np.ndarray, candidates: sp.csr_array, confidences=None) -> sp.csr_array:
+        """Return the confidence in each candidate of the given rows: the softmax, or as told."""
+        confidences = confidences or candidate_confidences
         self._set_training(False)
         values = np.empty(candidates.nnz, dtype=np.float32)
-        size = max(1, BLOCK_VALUES // max(candidates.shape[1], X[0].size))
+        size = block_rows(candidates.shape[1], X[0].size)
         for start in range(0, len(X), size):
             part = candidates[start : start + size]
             logits, _ = split_output(self.module_(as_tensor(X[start : start + size], self.device)))
             own = torch.from_numpy(part.toarray()).to(logits.device)
-            confidences = candidate_confidences(logits, own)[own].cpu().numpy()
             first, last = candidates.indptr[[start, start + part.shape[0]]]
-            values[first:last] = confidences
+            values[first:last] = confidences(logits, own)[own].cpu().numpy()
         return sp.csr_array((values, candidates.indices, candidates.indptr), shape=candidates.shape)
 
 
@@ -377,6 +378,33 @@ class _Epoch:
         order = self.rows.shuffled(self.order)
         for batch in self.rows.batches(order, self.sizes, self.bounds):
             yield self.rows.inputs(batch.rows), batch
+
+
+def block_rows(*widths: int) -> int:
+    """Tell how many rows go into a block, given numbers of values that each has on the way."""
+    return max(1, BLOCK_VALUES // max(*widths, 1024))
+
+
+class OneCycle(Callback):
+    """torch's one-cycle schedule over the steps of one call; the optimiser's lr is the peak.
+
+    skorch's own scheduler callback would take the steps of earlier calls for part of the cycle.
+    """
+
+    def __init__(self, total_steps: int):
+        self.total_steps = total_steps
+
+    def on_train_begin(self, net, **kwargs):
+        group = net.optimizer_.param_groups[0]
+        for left_over in ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum"):
+            group.pop(left_over, None)
+        # One step more than there are: the scheduler counts the state before the first.
+        self.scheduler_ = torch.optim.lr_scheduler.OneCycleLR(
+            net.optimizer_, max_lr=group["lr"], total_steps=self.total_steps + 1
+        )
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        self.scheduler_.step()
 
 
 class Progress(Callback):

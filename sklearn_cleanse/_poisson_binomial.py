@@ -155,14 +155,17 @@ def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) ->
     bound = 1.0 / _FLOOR[dtype]  # infinite logits: certain rows, which no shift can move
     theta = _clip(xp, theta, -bound, bound)
     if n > _MAX_UNREFINED[dtype]:
-        # Bisection for a tilted mean inside the interval. It starts where one row more or less
-        # decides, and from there a solution is at most about log(n) + 1 away.
+        # Bisection for a tilted mean at the end of the interval that anchors the sum: further
+        # inside, what the anchor adds would be lost beside the rest. It starts where one row more
+        # or less decides, and from there a solution is at most about log(n) + 1 away. A shift that
+        # would change sign was not needed at all.
+        start, goal = theta, xp.where(theta < 0.0, upper, lower)
         step = math.log(n) + 1.0
-        for _ in range(8):
+        for _ in range(12):
             step /= 2.0
             mean = (1.0 / (1.0 + xp.exp(-_clip(xp, z + theta, -40.0, 40.0)))).sum(0)
-            inside = xp.minimum(xp.maximum(mean, lower), upper)
-            theta = theta + step * xp.sign(inside - mean)
+            theta = theta + step * xp.sign(goal - mean)
+            theta = xp.where(theta * start > 0.0, theta, 0.0)
     return theta
 
 

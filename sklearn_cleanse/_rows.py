@@ -105,18 +105,15 @@ class TrainingRows(torch.utils.data.Dataset):
 
     def choose_pool(self, order) -> None:
         """Choose the rows that may vote: all, or clean rows and a sample where there are many."""
-        pool = np.arange(len(self))
+        pool = self.by_content  # so that equally near voters do not depend on how rows came
         if len(self) > MAX_VOTERS:
             shuffled = self.shuffled(order)
             clean = shuffled[self.counts[shuffled] == 1][: MAX_VOTERS // 2]
             others = shuffled[~np.isin(shuffled, clean)][: MAX_VOTERS - len(clean)]
-            pool = np.sort(np.concatenate([clean, others]))
+            pool = np.concatenate([clean, others])
         position = np.full(len(self), -1)
         position[pool] = np.arange(len(pool))
         self.pool, self.pool_position = pool, self._to_device(position)
-
-    def __getitem__(self, row):
-        return self.inputs(row), self.block(np.atleast_1d(row))
 
     def block(self, rows: np.ndarray) -> Batch:
         """Cut out the given rows, in the given order."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from .candidates import check_candidates, covers
+from .candidates import candidate_softmax, check_candidates
+from .metrics import covering_rate
 
-__all__ = ["PartialLabelMixin", "candidate_softmax", "refuse_truth"]
+__all__ = ["PartialLabelMixin", "refuse_truth"]
 
 
 def refuse_truth(fit):
@@ -43,43 +42,6 @@ def refuse_truth(fit):
     return checked
 
 
-def candidate_softmax(log_proba: np.ndarray, candidates: sp.csr_array) -> sp.csr_array:
-    """Restrict log-probabilities to the candidates and normalise each row.
-
-    Parameters
-    ----------
-    log_proba : ndarray of shape (n_samples, n_classes)
-        Log-probabilities, up to a constant per row; -inf is allowed.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        What `check_candidates` returns.
-
-    Returns
-    -------
-    proba : csr_array of shape (n_samples, n_classes)
-        Zero outside the candidates; each row sums to one. A row whose candidates all have
-        log-probability -inf is spread evenly.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_cleanse.base import candidate_softmax
-    >>> from sklearn_cleanse.candidates import check_candidates
-    >>> log_proba = np.log([[0.2, 0.2, 0.6], [0.1, 0.1, 0.8]])
-    >>> _, candidates = check_candidates([[1, 1, 0], [1, 0, 1]])
-    >>> candidate_softmax(log_proba, candidates).toarray().round(3)
-    array([[0.5  , 0.5  , 0.   ],
-           [0.111, 0.   , 0.889]])
-    """
-    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    values = np.asarray(log_proba)[rows, candidates.indices].astype(float)
-    top = np.maximum.reduceat(values, starts)
-    values = np.where(np.isneginf(top)[rows], 0.0, values)
-    values = np.exp(values - np.where(np.isneginf(top), 0.0, top)[rows])
-    values /= np.add.reduceat(values, starts)[rows]
-    return sp.csr_array((values, candidates.indices, candidates.indptr), shape=candidates.shape)
-
-
 class PartialLabelMixin(ClassifierMixin):
     """Mixin for classifiers that learn from candidate sets.
 
@@ -109,13 +71,10 @@ class PartialLabelMixin(ClassifierMixin):
             share of predictions that lie inside the candidate set.
         """
         predicted = self.predict(X)
-        if truth is None and np.ndim(y) == 1 and not _is_collections(y):
-            truth = y
         if truth is not None:
             return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
-        _, candidates = check_candidates(y, n_samples=len(predicted), classes=self.classes_)
-        columns = _columns(predicted, self.classes_)
-        return float(np.average(covers(candidates, columns), weights=sample_weight))
+        # Plain labels are sets of one, for which the covering rate is the accuracy.
+        return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
     def disambiguate(self, X, y, return_proba=False):
         """Tell the most likely candidate of each sample.
@@ -141,13 +100,3 @@ class PartialLabelMixin(ClassifierMixin):
         proba = candidate_softmax(log_proba, candidates).toarray()
         labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba) if return_proba else labels
-
-
-def _is_collections(y) -> bool:
-    first = y.iloc[0] if hasattr(y, "iloc") else y[0]
-    return isinstance(first, (set, frozenset, list, tuple))
-
-
-def _columns(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    position = {label: column for column, label in enumerate(classes.tolist())}
-    return np.array([position[label] for label in labels.tolist()], dtype=np.int64)

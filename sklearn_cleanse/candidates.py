@@ -17,7 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["candidate_counts", "check_candidates", "clean_rows", "covers"]
+__all__ = ["candidate_counts", "candidate_softmax", "check_candidates", "clean_rows", "covers"]
 
 
 def check_candidates(
@@ -161,6 +161,42 @@ def covers(candidates: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     return np.asarray(candidates[np.arange(len(columns)), columns]).ravel()
 
 
+def candidate_softmax(log_proba: np.ndarray, candidates: sp.csr_array) -> sp.csr_array:
+    """Restrict log-probabilities to the candidates and normalise each row.
+
+    Parameters
+    ----------
+    log_proba : ndarray of shape (n_samples, n_classes)
+        Log-probabilities, up to a constant per row; -inf is allowed.
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+        What `check_candidates` returns.
+
+    Returns
+    -------
+    proba : csr_array of shape (n_samples, n_classes)
+        Zero outside the candidates; each row sums to one. A row whose candidates all have
+        log-probability -inf is spread evenly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_cleanse.candidates import candidate_softmax, check_candidates
+    >>> log_proba = np.log([[0.2, 0.2, 0.6], [0.1, 0.1, 0.8]])
+    >>> _, candidates = check_candidates([[1, 1, 0], [1, 0, 1]])
+    >>> candidate_softmax(log_proba, candidates).toarray().round(3)
+    array([[0.5  , 0.5  , 0.   ],
+           [0.111, 0.   , 0.889]])
+    """
+    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    values = np.asarray(log_proba)[rows, candidates.indices].astype(float)
+    top = np.maximum.reduceat(values, starts)
+    values = np.where(np.isneginf(top)[rows], 0.0, values)
+    values = np.exp(values - np.where(np.isneginf(top), 0.0, top)[rows])
+    values /= np.add.reduceat(values, starts)[rows]
+    return sp.csr_array((values, candidates.indices, candidates.indptr), shape=candidates.shape)
+
+
 def _as_labels_or_matrix(y: Any) -> tuple[Any, sp.csr_array | None]:
     """Return (column names or None, matrix), or (1-D labels or label collections, None)."""
     if sp.issparse(y):
@@ -231,6 +267,8 @@ def _holds_collections(rows: list[Any]) -> bool:
 
 
 def _check_sparse(y: Any) -> sp.csr_array:
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"the candidate matrix has dtype {y.dtype}; it may hold only 0 and 1")
     matrix = sp.csr_array(y, copy=True)  # tidied in place below; the caller's stays as it is
     matrix.sum_duplicates()
     bad = np.flatnonzero((matrix.data != 0) & (matrix.data != 1))
@@ -251,14 +289,17 @@ def _dense_frame(frame: Any) -> np.ndarray:
 def _check_dense(y: np.ndarray) -> sp.csr_array:
     if y.dtype != bool:
         if y.dtype.kind not in "iuf":
-            try:
-                y = y.astype(float)
-            except (TypeError, ValueError):
-                flat = next(v for v in y.ravel().tolist() if not isinstance(v, (bool, int, float)))
-                raise ValueError(
-                    f"the candidate matrix holds {flat!r}; it may hold only 0 and 1. "
-                    "Pass label names as a list of sets instead, such as [{'cat', 'dog'}, {'cat'}]"
-                ) from None
+            for row, values in enumerate(y.tolist()):
+                odd = [value for value in values if not isinstance(value, (bool, int, float))]
+                if any(_is_missing(value) for value in odd):
+                    _refuse_value(row, values.index(odd[0]), np.nan)
+                if odd:
+                    raise ValueError(
+                        f"row {row} of the candidate matrix holds {odd[0]!r}; it may hold only 0 "
+                        "and 1. Pass label names as a list of sets instead, such as "
+                        "[{'cat', 'dog'}, {'cat'}]"
+                    )
+            y = y.astype(float)
         wrong = (y != 0) & (y != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
@@ -279,12 +320,19 @@ def _refuse_value(row: int, column: int, value: Any) -> None:
 
 
 def _refuse_missing(y: np.ndarray) -> None:
-    missing = np.flatnonzero([value is None or value != value for value in y.tolist()])
+    missing = np.flatnonzero([_is_missing(value) for value in y.tolist()])
     if len(missing):
         raise ValueError(
             f"row {missing[0]}: the label is missing (NaN), and y contains NaN in {len(missing)} "
             "row(s); drop the row, or mark all classes as candidates if nothing is known of it"
         )
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN and what pandas has for them."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
 
 
 def _encode(labels: Any, classes: np.ndarray | None) -> tuple[np.ndarray, sp.csr_array]:
@@ -330,13 +378,14 @@ def _flatten(rows: list[Any]) -> tuple[np.ndarray, np.ndarray]:
                     f"row {i} holds the label {label!r}, which is unhashable; "
                     "labels must be strings, numbers or other hashable values"
                 ) from None
-            if label is None or label != label:
+            if _is_missing(label):
                 raise ValueError(
                     f"row {i} holds a missing label (NaN or None); leave it out of the collection"
                 )
             flat.append(label)
-    kinds = {type(label) for label in flat}
-    if str in kinds and len(kinds) > 1:  # numpy would quietly turn 1 into "1"
+    strings = sum(isinstance(label, str) for label in flat)
+    if 0 < strings < len(flat) or any(isinstance(label, tuple) for label in flat):
+        # numpy would quietly turn 1 into "1", and a pair into two labels
         flat_array = np.empty(len(flat), dtype=object)
         flat_array[:] = flat
     else:
@@ -348,6 +397,11 @@ def _match_columns(
     names: np.ndarray | None, matrix: sp.csr_array, classes: np.ndarray | None
 ) -> np.ndarray:
     if classes is None:
+        if names is not None and len(set(names.tolist())) < len(names):
+            twice = next(name for name in names.tolist() if names.tolist().count(name) > 1)
+            raise ValueError(
+                f"two columns of the candidate matrix are called {twice!r}; rename one"
+            )
         return np.arange(matrix.shape[1]) if names is None else names
     if matrix.shape[1] != len(classes):
         raise ValueError(

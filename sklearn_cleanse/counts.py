@@ -131,6 +131,8 @@ class _SoftmaxCountLoss(torch.autograd.Function):
 def _check_bounds(logits: Tensor, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     if logits.ndim != 2:
         raise ValueError(f"logits must have shape (n, m); got {tuple(logits.shape)}")
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must be floating point; got {logits.dtype}")
     m = logits.shape[1]
     bounds = []
     for name, bound in (("lower", lower), ("upper", upper)):
@@ -142,7 +144,7 @@ def _check_bounds(logits: Tensor, lower: Any, upper: Any) -> tuple[Tensor, Tenso
                 f"{name} must have shape ({m},), one bound per column of logits; "
                 f"got {tuple(bound.shape)}"
             )
-        bounds.append(bound if bound.ndim else bound.expand(m))
+        bounds.append(bound.long() if bound.ndim else bound.long().expand(m))
     return bounds[0], bounds[1]
 
 
@@ -162,7 +164,7 @@ def interval_log_prob(
     For each column j, ``log P(lower_j <= y_1j + ... + y_nj <= upper_j)`` where y_ij is one with
     probability ``sigmoid(logits_ij)``. Exact to rounding, in any tail, and differentiable once by
     the logits (a second derivative raises RuntimeError). Computed in float64 whatever the dtype
-    of the logits (on MPS, which has none, in float32).
+    of the logits (on MPS, which has none, in float32, and there for at most 400 rows).
 
     Parameters
     ----------
@@ -293,7 +295,7 @@ def proportion_loss(
     if proportions is None:
         raise ValueError("the proportion loss needs proportions; see estimate_proportions")
     mean = torch.logsumexp(torch.log_softmax(logits, 1), 0) - math.log(logits.shape[0])
-    pi = proportions.to(logits)
+    pi = torch.as_tensor(proportions).to(logits)
     # xlogy is 0 where pi is; a class of proportion 0 must not multiply its -inf either
     return (torch.xlogy(pi, pi) - pi * mean.masked_fill(pi == 0, 0.0)).sum()
 

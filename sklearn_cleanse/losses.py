@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .counts import estimate_proportions
+from .counts import estimate_proportions, one_vs_rest_logits
 
 __all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params", "pooled"]
 
@@ -169,9 +169,7 @@ def _lws(
     if form == "sigmoid":
         up, down = torch.sigmoid(-logits), torch.sigmoid(logits)
     else:
-        log_p = logits.log_softmax(dim=1)
-        # 1 - p is kept above float32's resolution, where the logarithm would be -inf.
-        up, down = -log_p, -torch.log1p(-log_p.exp().clamp(max=1 - 1e-6))
+        up, down = -logits.log_softmax(dim=1), F.softplus(one_vs_rest_logits(logits))
     loss = (weights * up).sum(dim=1)
     if beta:
         # DEVIATES: the weights outside the candidates come from this visit, not from the last:
@@ -200,10 +198,8 @@ def _scarce(
     *,
     class_prior: Tensor,
 ) -> Tensor:
-    """Each class against the rest, from rows that exclude it (negative) and all rows (unlabelled).
-
-    The full complement of the candidates takes the place of a single complementary label.
-    """
+    """Each class against the rest, from rows that exclude it (negative) and all (unlabelled)."""
+    # DEVIATES: the full complement of the candidates takes the place of one complementary label.
     row = torch.ones_like(logits[:, 0]) if sample_weight is None else sample_weight
     row = row[:, None]
     negative = row * ~candidates
@@ -229,6 +225,8 @@ class Loss(NamedTuple):
     second_pass : bool, default=False
         Whether confidences come from a second forward pass after the step, instead of from the
         step's own output.
+    by_row : bool, default=True
+        Whether the loss is a mean over rows, so that an ensemble's members may stand as rows.
     defaults : mapping, default={}
         Parameters and their default values.
     """
@@ -236,6 +234,7 @@ class Loss(NamedTuple):
     function: Callable[..., Tensor]
     confidences: Callable[[Tensor, Tensor], Tensor] | None = None
     second_pass: bool = False
+    by_row: bool = True
     defaults: Mapping[str, Any] = {}
 
 
@@ -244,9 +243,11 @@ LOSSES: dict[str, Loss] = {
     "cc": Loss(_cc),
     "rc": Loss(_weighted_cross_entropy, candidate_confidences, second_pass=True),
     "proden": Loss(_weighted_cross_entropy, candidate_confidences),
+    # DEVIATES: LWS and CAVL renew confidences by another forward pass after the step, and LWS
+    # starts from 1/m; here the step's own output serves, and 1/|s| is the start.
     "lws": Loss(_lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}),
     "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
-    "scarce": Loss(_scarce, defaults={"class_prior": "uniform"}),
+    "scarce": Loss(_scarce, by_row=False, defaults={"class_prior": "uniform"}),
 }
 
 

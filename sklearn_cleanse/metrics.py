@@ -38,8 +38,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from ._reading import read, read_proba
 from ._scorer import Scorer
-from .base import candidate_softmax
-from .candidates import candidate_counts, covers
+from .candidates import candidate_counts, candidate_softmax, covers
 
 __all__ = [
     "approximated_accuracy",

@@ -126,6 +126,10 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     """
     if kind is None:
         return Scaling(0.0, 1.0)
+    if kind not in SCALINGS:
+        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(SCALINGS)}, or None")
+    if X.dtype.kind in "iub":
+        X = X.astype(np.float32)  # small integers overflow where they are squared or negated
     if kind == "rank" and X.ndim == 2:
         places = np.linspace(0, 1, min(len(X), _MOST_QUANTILES))
         quantiles = np.quantile(X, places, axis=0).T
@@ -143,9 +147,13 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
         scale[scale <= 1e-12 * np.abs(shift)] = 0.0
         if kind == "common":
             scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
-    # Single precision is enough, and hides the order in which the rows were summed.
-    shift, scale = shift.astype(np.float32), np.where(scale > 0, scale, 1.0).astype(np.float32)
-    return Scaling(shift, scale, root=kind == "sqrt")
+    return Scaling(_round(shift), _round(np.where(scale > 0, scale, 1.0)), root=kind == "sqrt")
+
+
+def _round(values: np.ndarray) -> np.ndarray:
+    """Keep forty bits: enough for any feature, and the order of summation no longer shows."""
+    fraction, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    return np.ldexp(np.round(fraction * 2.0**40) / 2.0**40, exponent)
 
 
 class ScaledNetwork(nn.Module):

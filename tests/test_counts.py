@@ -119,6 +119,44 @@ def test_tails_keep_relative_accuracy(n, shift, backend):
         assert float(got[j]) == pytest.approx(float(want), rel=1e-12, abs=1e-12)
 
 
+@lru_cache
+def wide_problem(n, shift):
+    """Intervals that reach from one end far into the count's range, on either side of its mean."""
+    z = np.random.default_rng(n).normal(size=(n, 1)) + shift
+    ends = [int(share * n) for share in (0.05, 0.3, 0.4, 0.45, 0.6, 0.9)]
+    bounds = [(0, end) for end in ends] + [(end, n) for end in ends] + [(ends[1], ends[4])]
+    without = np.arange(0, n, n // 3)[:3]
+    return z, bounds, log_pmf(z)[:, 0], [(i, log_pmf(np.delete(z, i, 0))[:, 0]) for i in without]
+
+
+@pytest.mark.parametrize("shift", [-2, 0, 2])
+@pytest.mark.parametrize(
+    ("n", "precision"),
+    [
+        *itertools.product([32, 128, 257, 400, 600, 1000], [torch.float64]),
+        *itertools.product([32, 128, 257, 400], [torch.float32]),
+    ],
+)
+def test_wide_intervals_far_from_the_mean(n, shift, precision, backend, monkeypatch):
+    if precision == torch.float32:  # what a device without double precision runs
+        monkeypatch.setattr(
+            counts, "_enter", lambda logits: (torch, logits.detach().float(), torch.float32)
+        )
+    accuracy = 1e-9 if precision == torch.float64 else 2e-3
+    z, bounds, table, others = wide_problem(n, shift)
+    lower, upper = (torch.tensor(bound) for bound in zip(*bounds, strict=True))
+    got, grad = value_and_grad(torch.tensor(z).expand(-1, len(bounds)), lower, upper)
+    p = 1 / (1 + np.exp(-z[:, 0]))
+    for j, (low, high) in enumerate(bounds):
+        want = np.logaddexp.reduce(table[low : high + 1])
+        assert float(got[j]) == pytest.approx(float(want), rel=accuracy, abs=accuracy)
+        for i, rest in others:
+            below = np.exp(rest[low - 1] - want) if low else 0.0
+            above = np.exp(rest[high] - want) if high < n else 0.0
+            slope = p[i] * (1 - p[i]) * (below - above)
+            assert float(grad[i, j]) == pytest.approx(float(slope), rel=accuracy, abs=accuracy)
+
+
 def test_a_tail_of_1e_minus_250_against_rational_arithmetic():
     p = [Fraction(1, 10**25 + 7 * i) for i in range(12)]
     exact = Fraction(0)

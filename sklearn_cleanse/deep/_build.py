@@ -14,18 +14,22 @@ from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scalin
 #: On so many rows, at most, the scaling is chosen.
 _SCALING_ROWS = 1000
 
+#: From so many rows, at most, means, ranges and quantiles are taken.
+_STATISTICS_ROWS = 20_000
+
 
 def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
     """Make the network, and a scaling fitted to the training rows in front of it."""
     estimator.scaling_ = estimator.scaling
+    sample = X if len(X) <= _STATISTICS_ROWS else X[shuffled[:_STATISTICS_ROWS]]
     if estimator.scaling == "auto":
         some = shuffled[:_SCALING_ROWS]
         estimator.scaling_ = choose_scaling(X[some], candidates[some])
     if isinstance(estimator.scaling_, (list, tuple)):
         kinds = itertools.islice(itertools.cycle(_check_views(estimator)), estimator.n_members)
-        scaling = Views([fit_scaling(X, kind) for kind in kinds])
+        scaling = Views([fit_scaling(sample, kind) for kind in kinds])
     else:
-        scaling = fit_scaling(X, estimator.scaling_)
+        scaling = fit_scaling(sample, estimator.scaling_)
     module, params, n_inputs = estimator.module, dict(estimator.module_params or {}), X.shape[1]
     if module == "mlp":
         sizes = tuple(np.ravel(estimator.hidden_layer_sizes).tolist())
@@ -55,7 +59,6 @@ def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
         criterion=torch.nn.Identity,  # losses here are functions
         optimizer=torch.optim.Adam,
         optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
-        optimizer__weight_decay=estimator.weight_decay,
         lr=estimator.lr,
         train_split=None,
         predict_nonlinearity=torch.nn.Softmax(dim=-1),

@@ -59,13 +59,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     max_epochs : int, default=50
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
-        Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
+        Rows per step, at least 2. "auto" takes a 64th of the rows, but at least 16 and at most 256.
     lr : float, default=0.01
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=1e-4
-        L2 penalty.
+    weight_decay : float, default=2e-4
+        L2 penalty on each network.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -74,7 +74,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     n_iter_no_change : int, default=20
         Epochs without improvement after which ``early_stopping`` stops.
     warm_start : bool, default=False
-        Whether `fit` goes on from the weights of the previous call.
+        Whether `fit` goes on from the weights of the previous call. The network and its scaling
+        stay as they are; other parameters may change.
     device : str, default="auto"
         Where to train. "auto" takes CUDA, then MPS, then the CPU.
     random_state : int, RandomState instance or None, default=None
@@ -129,7 +130,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions({"onecycle", "constant"})],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -158,7 +159,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=1e-4,
+        weight_decay=2e-4,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -253,56 +254,64 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
         X = self._check_X(X, reset=reset)
-        if len(X) < 2:
-            raise ValueError("n_samples=1: one sample is not enough to train a network on")
         known = classes if reset else self.classes_
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
         loss_params = check_loss_params(self.loss, self.loss_params, candidates, device)
-        callbacks = [_net.Progress()] if self.verbose else []
+        callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
         if self.early_stopping:
             used, out = self._hold_out(X, candidates, used, random)
             callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
+        if len(used) < 2:
+            raise ValueError("n_samples=1: one sample is not enough to train a network on")
         weight = None if weight is None else weight[used]
         everything = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_X, own_candidates = (X, candidates) if everything else (X[used], candidates[used])
         with _own_generator(random.randint(2**31 - 1), device):
             rows = TrainingRows(own_X, own_candidates, weight, device)
             if reset:
-                self.classes_ = classes
-                self.net_ = build_net(self, own_X, own_candidates, device, rows.shuffled(random))
+                net = build_net(self, own_X, own_candidates, device, rows.shuffled(random))
             else:  # a network that has learnt something need not start from even odds
-                rows.confidences.copy_(
-                    torch.from_numpy(self.net_.believe(own_X, own_candidates).data)
-                )
-            self.net_.loss = LOSSES[self.loss]
-            self.net_.loss_params = loss_params
-            self.net_.calibration = self._calibration(own_candidates, device)
-            self.net_.order = np.random.RandomState(random.randint(2**31 - 1))
-            self.net_.batch_size = self.batch_size
+                net = self.net_
+                start = net.believe(own_X, own_candidates, LOSSES[self.loss].confidences)
+                rows.confidences.copy_(torch.from_numpy(start.data))
+            # A call that goes on shuffles differently from the one before, whatever the seed.
+            net.order = np.random.RandomState(random.randint(2**30) + len(net.history))
+            net.loss, net.loss_params = LOSSES[self.loss], loss_params
+            net.calibration = self._calibration(own_candidates, device)
+            net.batch_size = self.batch_size
             if self.batch_size == "auto":
-                self.net_.batch_size = int(np.clip(len(rows) // 64, 16, 256))
-            off_schedule = epochs is None
-            self.net_.train(
+                net.batch_size = int(np.clip(len(rows) // 64, 16, 256))
+            lr, schedule = self.lr, self.schedule
+            if epochs is None:
+                net.calibration = net.calibration._replace(vote_start=0.0)
+                lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
+            net.train(
                 rows,
-                epochs=1 if off_schedule else epochs,
-                lr=self.lr / 10 if off_schedule and self.schedule == "onecycle" else self.lr,
-                schedule="constant" if off_schedule else self.schedule,
+                epochs=1 if epochs is None else epochs,
+                schedule=schedule,
                 callbacks=callbacks + copy.deepcopy(self.callbacks or []),
+                lr=lr,
+                # The members' losses are averaged, their penalties summed: each shall have its due.
+                weight_decay=self.weight_decay / self.n_members,
             )
-        self._voter_rows, self._voters = used[rows.pool], self.net_.finish()
-        self._voter_proba = rows.confidence_matrix()[rows.pool]
-        self._candidate_proba = self.net_.believe(X, candidates)
+        self.net_, self.classes_ = net, classes
+        self._remember(rows, used)
+        self._candidate_proba = net.believe(X, candidates)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
-            for epoch in self.net_.history
+            for epoch in net.history
             if "seconds" in epoch  # an interrupted epoch has not got so far
         ]
         self.n_iter_ = len(self.history_)
         return self
+
+    def _remember(self, rows, used):
+        """Keep what is needed of the training rows, which is nothing here."""
+        self.net_.finish()
 
     def _check_X(self, X, reset):
         X = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True)
@@ -329,14 +338,17 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return np.flatnonzero(weight), weight
 
     def _hold_out(self, X, candidates, used, random):
-        n_out = max(1, round(self.validation_fraction * len(used)))
-        if len(used) - n_out < 2:
+        """Split rows for early stopping; all repetitions of a row fall on the same side."""
+        rows = np.unique(used)
+        n_out = max(1, round(self.validation_fraction * len(rows)))
+        if len(rows) - n_out < 2:
             raise ValueError(
-                f"early_stopping holds out {n_out} of {len(used)} rows and leaves too few to train "
+                f"early_stopping holds out {n_out} of {len(rows)} rows and leaves too few to train "
                 f"on; lower validation_fraction (now {self.validation_fraction}) or switch it off"
             )
-        order = content_order(X[used], candidates[used])[random.permutation(len(used))]
-        return used[np.sort(order[n_out:])], used[np.sort(order[:n_out])]
+        order = content_order(X[rows], candidates[rows])[random.permutation(len(rows))]
+        out = rows[np.sort(order[:n_out])]
+        return used[~np.isin(used, out)], out
 
     def _calibration(self, candidates, device):
         return _net.Calibration()
@@ -405,7 +417,19 @@ _MOST_REPEATS = 10
 @contextmanager
 def _own_generator(seed: int, device: str):
     """Seed torch for a while; the caller's generators are as before afterwards."""
-    cuda = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    kind = torch.device(device).type
+    cuda = [torch.device(device)] if kind == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
-        torch.random.manual_seed(seed)
-        yield
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            with torch.cuda.device(cuda[0]):
+                torch.cuda.manual_seed(seed)
+        if kind != "mps":
+            yield
+            return
+        state = torch.mps.get_rng_state()
+        try:
+            torch.mps.manual_seed(seed)
+            yield
+        finally:
+            torch.mps.set_rng_state(state)

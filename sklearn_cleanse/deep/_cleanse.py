@@ -60,8 +60,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     n_neighbors : int, default=10
         Neighbours that vote.
     neighbors_from : {"dataset", "batch"}, default="dataset"
-        Whether neighbours are sought among all training rows, once per epoch, or in each
-        mini-batch, as Algorithm 1 does.
+        Whether neighbours are sought among all training rows, every few epochs, or in each
+        mini-batch, as Algorithm 1 does. Either way they vote anew all the time.
     neighbor_space : {"representation", "input"}, default="representation"
         Whether similarity (cosine) is that of the network's last hidden layer or that of the
         scaled features.
@@ -97,13 +97,13 @@ class CleanSEClassifier(PartialLabelClassifier):
     max_epochs : int, default=50
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
-        Rows per step. "auto" takes a 64th of the rows, but at least 16 and at most 256.
+        Rows per step, at least 2. "auto" takes a 64th of the rows, but at least 16 and at most 256.
     lr : float, default=0.01
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=1e-4
-        L2 penalty.
+    weight_decay : float, default=2e-4
+        L2 penalty on each network.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -112,7 +112,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     n_iter_no_change : int, default=20
         Epochs without improvement after which ``early_stopping`` stops.
     warm_start : bool, default=False
-        Whether `fit` goes on from the weights of the previous call.
+        Whether `fit` goes on from the weights of the previous call. The network and its scaling
+        stay as they are; other parameters may change.
     device : str, default="auto"
         Where to train. "auto" takes CUDA, then MPS, then the CPU.
     random_state : int, RandomState instance or None, default=None
@@ -199,7 +200,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=1e-4,
+        weight_decay=2e-4,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -257,6 +258,11 @@ class CleanSEClassifier(PartialLabelClassifier):
             proportions,
             self.vote_start,
         )
+
+    def _remember(self, rows, used):
+        self._voter_rows = used[rows.pool]
+        self._voter_proba = rows.confidence_matrix()[rows.pool]
+        self._voters = self.net_.finish()
 
     def explain(self, X, y=None) -> list[Explanation]:
         """Show which training rows vote on each sample, and what comes of it.
