@@ -338,7 +338,8 @@ class CleanSENet(NeuralNet):
         # Nothing that lives on the device stays but the module, which skorch moves when unpickled.
         self.rows_ = self.neighbors_ = self.loss_params = self._sums = None
         self.module = type(self.module_)
-        self.callbacks_ = [(name, cb) for name, cb in self.callbacks_ if name not in OWN_CALLBACKS]
+        kept = [(name, cb) for name, cb in self.callbacks_ if name not in OWN_CALLBACKS]
+        self.callbacks = self.callbacks_ = kept
         self.calibration = self.calibration._replace(proportions=None)
         return voters.cpu().numpy()
 

@@ -55,6 +55,12 @@ def test_collections_of_numbers():
     np.testing.assert_array_equal(check_candidates([[3, 5], [5], [3, 9]])[1].toarray(), MATRIX)
 
 
+def test_tuples_may_be_labels():
+    classes, candidates = check_candidates([{("a", 1), ("b", 2)}, {("b", 2)}])
+    assert classes.tolist() == [("a", 1), ("b", 2)]
+    np.testing.assert_array_equal(candidates.toarray(), [[1, 1], [0, 1]])
+
+
 def test_a_label_named_twice_is_one_candidate():
     _, candidates = check_candidates([["cat", "cat"], ["dog"]])
     assert clean_rows(candidates).all()
@@ -111,6 +117,13 @@ def test_the_callers_sparse_matrix_is_left_alone():
         (np.array([1.0, np.nan, 2.0]), r"row 1: the label is missing"),
         ([{"a"}, "b"], r"row 1 of y is 'b', not a collection"),
         (np.ones((2, 2, 2)), r"3 dimensions"),
+        (np.ones((2, 2)) * 1j, r"holds 1j"),
+        (sp.csr_array(np.ones((2, 2)) * 1j), r"dtype complex128"),
+        (np.array([["1", "0"], ["0", "1"]]), r"row 0 of the candidate matrix holds '1'"),
+        (pd.DataFrame({"a": [1, pd.NA], "b": [0, 1]}), r"row 1, column 0 .* is NaN"),
+        ([{"a", pd.NA}, {"b"}], r"row 0 holds a missing label"),
+        (pd.Series(["a", pd.NA, "b"], dtype="string"), r"row 1: the label is missing"),
+        (pd.DataFrame([[1, 0], [0, 1]], columns=["a", "a"]), r"two columns .* 'a'"),
         ("cat", r"y is 'cat'"),
         (7, r"y is 7"),
         (None, r"y is None"),

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
+from skorch.callbacks import Callback
 
-from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier, _net
 from sklearn_cleanse.counts import COUNT_LOSSES
+from sklearn_cleanse.deep import _classifier
 from sklearn_cleanse.losses import LOSSES
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
@@ -186,6 +189,27 @@ def test_zero_and_fractional_weights_go_together(early_stopping, blobs, rng):
     np.testing.assert_array_equal(with_zeros, without)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8])
+@pytest.mark.parametrize("scaling", ["auto", "sqrt", "rank", "standard", "minmax", "common"])
+def test_small_integers_do_not_overflow(dtype, scaling, blobs):
+    _, S, y = blobs
+    ends = np.iinfo(dtype)
+    X = np.column_stack([np.where(y == j, ends.max, ends.min) for j in range(3)]).astype(dtype)
+    clf = CleanSEClassifier(scaling=scaling, **QUICK).fit(X, S)
+    assert clf.score(X, S, truth=y) == 1.0
+
+
+def test_equal_rows_in_any_order_give_the_same_model(rng):
+    X = rng.randint(3, size=(60, 2)).astype(float)
+    S = (rng.uniform(size=(60, 3)) < 0.5).astype(int)
+    S[:, 0] |= S.sum(axis=1) == 0
+    order = rng.permutation(60)
+    for vote in ("soft", "hard"):
+        params = {**QUICK, "vote": vote, "vote_start": 0.0}
+        first = CleanSEClassifier(**params).fit(X, S)
+        assert same(first, CleanSEClassifier(**params).fit(X[order], S[order]), X)
+
+
 def test_float32_float64_and_integers_agree(blobs):
     X, S, _ = blobs
     X = np.round(4 * X)
@@ -246,6 +270,33 @@ def test_warm_start_goes_on(blobs):
     assert CleanSEClassifier(**QUICK).fit(X, S).fit(X, S).n_iter_ == 6
 
 
+@pytest.mark.parametrize("again", ["fit", "partial_fit"])
+@pytest.mark.parametrize("schedule", ["onecycle", "constant"])
+def test_training_goes_on_under_every_schedule(schedule, again, blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(warm_start=True, schedule=schedule, **QUICK)
+    clf.partial_fit(X, S).fit(X, S)
+    getattr(clf, again)(X[:90], S[:90], sample_weight=np.full(90, 0.5))
+    clf.set_params(loss="cc", weight_decay=0.0, batch_size=32, lr=1e-3).fit(X, S)
+    assert clf.n_iter_ == 1 + 6 + (6 if again == "fit" else 1) + 6
+    assert clf.net_.optimizer_.param_groups[0]["weight_decay"] == 0
+    assert clf.score(X, S, truth=y) > 0.9
+
+
+def test_partial_fit_votes_and_keeps_the_losses_own_confidences(blobs):
+    X, S, _ = blobs
+
+    def three_calls(loss, **params):
+        clf = CleanSEClassifier(loss, hidden_layer_sizes=(16,), random_state=0, **params)
+        for _ in range(3):
+            clf.partial_fit(X, S)
+        return clf.predict_proba(X)
+
+    assert not np.array_equal(three_calls("proden"), three_calls("proden", temperature=1))
+    off = {"temperature": 1, "count_weight": 0}
+    assert not np.array_equal(three_calls("proden", **off), three_calls("cavl", **off))
+
+
 def test_partial_fit_learns_from_chunks(blobs):
     X, S, y = blobs
     clf = CleanSEClassifier(hidden_layer_sizes=(16,), random_state=0)
@@ -281,6 +332,43 @@ def test_early_stopping_stops_and_keeps_the_best(blobs):
     assert clf.n_iter_ < 200
     assert np.argmax(scores) == len(scores) - 4 or max(scores) == 1.0
     assert clf.candidate_proba_.shape == S.shape
+
+
+def test_early_stopping_restores_the_best_epochs_weights(blobs):
+    class Weights(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            self.seen_ = [
+                *getattr(self, "seen_", []),
+                net.module_.state_dict()["network.head.bias"].clone(),
+            ]
+
+    X, S, _ = blobs
+    clf = CleanSEClassifier(
+        hidden_layer_sizes=(16,),
+        max_epochs=60,
+        schedule="constant",
+        early_stopping=True,
+        n_iter_no_change=4,
+        callbacks=[Weights()],
+        random_state=0,
+    ).fit(X, S)
+    best = np.argmax([epoch["validation_score"] for epoch in clf.history_])
+    seen = dict(clf.net_.callbacks_)["Weights"].seen_
+    assert torch.equal(clf.net_.module_.state_dict()["network.head.bias"], seen[best])
+
+
+def test_held_out_rows_are_never_trained_on(blobs, monkeypatch):
+    X, S, _ = blobs
+    held_out, trained_on = [], []
+    monkeypatch.setattr(_net, "early_stopping", lambda X, *args: [held_out.append(X), []][1])
+    original = _classifier.TrainingRows
+    monkeypatch.setattr(
+        _classifier, "TrainingRows", lambda X, *args: [trained_on.append(X), original(X, *args)][1]
+    )
+    clf = CleanSEClassifier(early_stopping=True, **QUICK)
+    clf.fit(X, S, sample_weight=np.full(len(X), 5))
+    assert len(trained_on[0]) == 5 * (len(X) - len(held_out[0]))
+    assert not set(map(tuple, trained_on[0])) & set(map(tuple, held_out[0]))
 
 
 def test_explain_names_the_voters(blobs):

@@ -124,6 +124,13 @@ def test_lws_leverage_adds_the_non_candidates(batch):
     )
 
 
+def test_lws_pushes_down_a_certain_non_candidate():
+    logits = torch.tensor([[30.0, 0.0]], requires_grad=True)
+    candidates = torch.tensor([[False, True]])
+    value("lws", logits, candidates, candidates.float(), form="cross-entropy").backward()
+    assert logits.grad[0, 0] > 0.5
+
+
 def test_cavl_believes_a_candidate_even_if_all_are_negative():
     # Multiplying by the mask, as published, leaves zero outside: a non-candidate would win here.
     logits = torch.tensor([[-3.0, -1.0, 5.0, 2.0]])

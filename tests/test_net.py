@@ -1,8 +1,11 @@
 """The training loop in skorch's frame, and what it refuses."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback, Checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -119,7 +122,8 @@ def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeyp
 
     monkeypatch.setattr(CleanSENet, "train_step", guarded)
     X, S, _ = blobs
-    params = {**QUICK, "max_epochs": 1, "vote": vote, "neighbors_from": neighbors_from}
+    params = {"vote": vote, "vote_start": 0.0, "neighbors_from": neighbors_from}
+    params.update(QUICK, max_epochs=1)
     assert CleanSEClassifier(loss, **params).fit(X, S).n_iter_ == 1
 
 
@@ -170,6 +174,43 @@ def test_a_diverging_loss_is_reported_not_hidden(blobs):
         PartialLabelClassifier(
             "scarce", module=LogitsOnly, lr=1e38, schedule="constant", max_epochs=5
         ).fit(X, S)
+
+
+def test_weights_that_leave_one_row(blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match="one sample is not enough"):
+        CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.arange(len(X)) == 3)
+
+
+def test_a_failed_fit_leaves_nothing_behind(blobs):
+    X, S, _ = blobs
+    clf = PartialLabelClassifier(
+        "scarce", module=LogitsOnly, lr=1e38, schedule="constant", max_epochs=5
+    )
+    with pytest.raises(FloatingPointError):
+        clf.fit(X, S)
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+
+
+def test_no_generator_but_the_devices_own_is_seeded(blobs, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("another device's generator was seeded")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", refuse)
+    monkeypatch.setattr(torch.cuda, "manual_seed", refuse)
+    X, S, _ = blobs
+    assert CleanSEClassifier(device="cpu", **QUICK).fit(X, S).n_iter_ == 6
+
+
+@pytest.mark.parametrize("params", [{}, {"early_stopping": True}, {"schedule": "constant"}])
+def test_a_pickle_holds_the_weights_once(params, blobs):
+    X, S, _ = blobs
+    clf = PartialLabelClassifier(**{**QUICK, "hidden_layer_sizes": (300, 300)}, **params)
+    clf.fit(X, S)
+    n_values = sum(p.numel() for p in clf.net_.module_.parameters())
+    # The optimiser keeps two moments of each weight, to go on from.
+    assert len(pickle.dumps(clf)) < 1.2 * 3 * 4 * n_values
 
 
 def test_weights_that_leave_no_row(blobs):

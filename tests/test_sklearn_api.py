@@ -189,5 +189,24 @@ def test_score_is_accuracy_with_truth_and_covering_rate_without(cls, blobs):
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
+def test_score_takes_every_form_and_labels_that_training_never_saw(cls, blobs):
+    X, S, _ = blobs
+    names = np.array([5, 7, 9])
+    lists = [names[row > 0].tolist() for row in S]
+    estimator = quick(cls).fit(X, lists)
+    expected = estimator.score(X, [set(row) for row in lists])
+    assert estimator.score(X, lists) == expected
+    assert estimator.score(X, [tuple(row) for row in lists]) == expected
+    assert estimator.score(X, [{*row, 11} for row in lists]) == expected
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_truth_sent_to_fit_is_explained(cls, blobs):
+    X, S, y = blobs
+    with pytest.raises(TypeError, match="enable_metadata_routing=True"):
+        quick(cls).fit(X, S, truth=y)
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
 def test_true_labels_cannot_enter_fit(cls):
     assert set(inspect.signature(cls.fit).parameters) <= {"self", "X", "y", "sample_weight"}

@@ -356,7 +356,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     @property
     def candidate_proba_(self):
         """Confidence in each candidate of the training rows."""
-        check_is_fitted(self)
+        check_is_fitted(self, "net_")
         proba = self._candidate_proba
         return proba if self._sparse_candidates else proba.toarray()
 
@@ -373,7 +373,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         log_proba : ndarray of shape (n_samples, n_classes)
             Finite even where the probability itself would be rounded to zero.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "net_")
         return self.net_.infer_blocks(self._check_X(X, reset=False))
 
     def predict_proba(self, X):

@@ -267,6 +267,9 @@ class CleanSEClassifier(PartialLabelClassifier):
     def explain(self, X, y=None) -> list[Explanation]:
         """Show which training rows vote on each sample, and what comes of it.
 
+        Voters are sought among all training rows that may vote, also where training sought them
+        in mini-batches, and say what they believed at the end of training.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
@@ -281,7 +284,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         explanations : list of Explanation
             One per sample; print it for a small table.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "net_")
         X = self._check_X(X, reset=False)
         candidates = None
         if y is not None:

@@ -11,6 +11,9 @@ from ..neighbors import hard_votes, nearest, restrict, soft_votes
 
 __all__ = ["Explanation"]
 
+#: Rows explained at a time: each is compared with every voter.
+_BLOCK = 1000
+
 
 class Explanation(Bunch):
     """The votes on one sample.
@@ -80,31 +83,38 @@ class Explanation(Bunch):
 
 def explain_votes(estimator, X, candidates) -> list[Explanation]:
     """Let the fitted estimator's voters vote on new rows, as in training."""
-    classes = estimator.classes_
+    belief = estimator._voter_proba
+    believed = torch.from_numpy(belief.toarray())
+    explanations = []
+    for start in range(0, len(X), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        own = torch.ones(len(X[block]), belief.shape[1], dtype=torch.bool)
+        if candidates is not None:
+            own = torch.from_numpy(candidates[block].toarray())
+        explanations += _explain_block(estimator, X[block], own, believed)
+    return explanations
+
+
+def _explain_block(estimator, X, own, believed) -> list[Explanation]:
+    classes, soft = estimator.classes_, estimator.vote == "soft"
     log_proba = estimator.net_.infer_blocks(X)
     queries = torch.from_numpy(estimator.net_.infer_blocks(X, directions=True))
     voters = torch.from_numpy(estimator._voters)
-    belief = estimator._voter_proba
-    own = torch.ones(len(X), len(classes), dtype=torch.bool)
-    if candidates is not None:
-        own = torch.from_numpy(candidates.toarray())
     neighbors, similarity = nearest(
-        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, belief, own)
+        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, believed > 0, own)
     )
-    believed = torch.from_numpy(belief.toarray())
-    if estimator.vote == "soft":
+    if soft:
         votes = restrict(soft_votes(neighbors, similarity, believed), own)
     else:
         votes = hard_votes(neighbors, similarity, believed > 0, own)
+    # A clean row's enhanced label is its only candidate, whoever its neighbours are.
+    votes = torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
     confidences = candidate_confidences(torch.from_numpy(log_proba), own)
     keeps = LOSSES[estimator.loss].confidences is not None
     weights = calibrate(
-        confidences if keeps else None,
-        own,
-        votes.double(),
-        estimator.temperature,
-        estimator.vote == "soft",
+        confidences if keeps else None, own, votes.double(), estimator.temperature, soft
     )
+    belief = estimator._voter_proba
     clean = np.diff(belief.indptr) == 1
     explanations = []
     for i in range(len(X)):
@@ -129,8 +139,8 @@ def explain_votes(estimator, X, candidates) -> list[Explanation]:
     return explanations
 
 
-def _find_self(queries, voters, belief, own) -> torch.Tensor:
+def _find_self(queries, voters, candidates, own) -> torch.Tensor:
     """Find each query among the voters: same direction, same candidates; -1 if it is none."""
     similarity, position = (queries @ voters.T).max(dim=1)
-    same = (torch.from_numpy(belief.toarray())[position] > 0) == own
-    return torch.where((similarity > 1 - 1e-6) & same.all(dim=1), position, -1)
+    same = (candidates[position] == own).all(dim=1)
+    return torch.where((similarity > 1 - 1e-6) & same, position, -1)
