@@ -9,6 +9,7 @@ Nothing in a step waits for the device.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +95,15 @@ class CleanSENet(NeuralNet):
         self.initialize_callbacks()
         rows.choose_pool(self.order)
         rows.scale(self.module_.scaling)
-        return self.partial_fit(rows)
+        self.partial_fit(rows)
+        done = sum("seconds" in epoch for epoch in self.history[self.start_ :])
+        stopped_early = "early_stopping" in dict(self.callbacks_) and len(self.history) == done
+        if done < epochs and not stopped_early:  # skorch has caught a KeyboardInterrupt
+            warnings.warn(
+                f"training was interrupted after epoch {done} of {epochs}; the model is as it was "
+                "then",
+                stacklevel=4,
+            )
 
     # -- one epoch ---------------------------------------------------------------------------
 

@@ -310,6 +310,8 @@ def test_partial_fit_learns_from_chunks(blobs):
 def test_partial_fit_needs_all_classes_once(blobs):
     X, _, y = blobs
     clf = PartialLabelClassifier(**QUICK)
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        clf.partial_fit(X, y)
     clf.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2]).partial_fit(X, y)
     assert clf.classes_.tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="not the same as in the first call"):

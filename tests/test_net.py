@@ -81,7 +81,8 @@ def test_an_interrupted_fit_leaves_a_usable_model(blobs):
                 raise KeyboardInterrupt
 
     X, S, _ = blobs
-    clf = CleanSEClassifier(callbacks=[Interrupt()], **QUICK).fit(X, S)
+    with pytest.warns(UserWarning, match="interrupted after epoch 2 of 6"):
+        clf = CleanSEClassifier(callbacks=[Interrupt()], **QUICK).fit(X, S)
     assert clf.n_iter_ == 2
     assert clf.predict(X).shape == (len(X),)
 
@@ -174,6 +175,18 @@ def test_a_diverging_loss_is_reported_not_hidden(blobs):
         PartialLabelClassifier(
             "scarce", module=LogitsOnly, lr=1e38, schedule="constant", max_epochs=5
         ).fit(X, S)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e40])
+def test_values_beyond_single_precision_are_refused_by_row(value, blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    X = X.copy()
+    X[7, 2] = value
+    with pytest.raises(ValueError, match="row 7 of X has a value beyond"):
+        CleanSEClassifier(**QUICK).fit(X, S)
+    with pytest.raises(ValueError, match="row 7 of X has a value beyond"):
+        clf.predict(X)
 
 
 def test_weights_that_leave_one_row(blobs):

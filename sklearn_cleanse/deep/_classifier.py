@@ -244,6 +244,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._validate_params()
         classes = None if classes is None else np.asarray(classes)
         first = not hasattr(self, "net_")
+        if first and classes is None and not (sp.issparse(y) or np.ndim(y) == 2):
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, as labels alone do not "
+                "tell which others may come; or pass candidates as a matrix, a column per class"
+            )
         if not first and classes is not None and not np.array_equal(classes, self.classes_):
             raise ValueError(
                 f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
@@ -319,6 +324,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
             X = X.astype(np.float32)
+        if X.dtype == np.float64 and len(X) and max(X.max(), -X.min()) > _LARGEST:
+            row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
+            raise ValueError(
+                f"row {row} of X has a value beyond ±{_LARGEST:.0e}, which is too large for single "
+                "precision; divide that feature by a large number, or drop the row"
+            )
         if reset:
             self._sample_shape = X.shape[1:]
         elif X.shape[1:] != self._sample_shape:
@@ -407,6 +418,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         log_proba = self.predict_log_proba(X)
         return self.classes_[log_proba.argmax(axis=1)]
 
+
+#: Scaled features must fit into single precision, with room for squares.
+_LARGEST = 1e18
 
 _INTERNAL = ("batches", "train_batch_count")
 
