@@ -88,7 +88,7 @@ def draw(results, clf, X, S, y, picture):
     for axis, i in zip(bottom.subplots(1, len(shown)), shown, strict=True):
         axis.imshow(X[i].reshape(8, 8), cmap="Greys")
         axis.set(xticks=[], yticks=[])
-        axis.set_xlabel("\n" * 3)  # room for three lines of candidates
+        axis.set_xlabel("\n" * 5)  # room for three lines of candidates
         chosen = proba[i].argmax()
         for place, j in enumerate(np.flatnonzero(S[i])):
             colour = "black" if j != chosen else "#0072b2" if j == y[i] else "#d62728"

@@ -197,6 +197,7 @@ def _scarce(
     sample_weight: Tensor | None,
     *,
     class_prior: Tensor,
+    correction: str,
 ) -> Tensor:
     """Each class against the rest, from rows that exclude it (negative) and all (unlabelled)."""
     # DEVIATES: the full complement of the candidates takes the place of one complementary label.
@@ -210,7 +211,12 @@ def _scarce(
     everyone = row * torch.where(candidates, weights, 1.0)
     included = (everyone * as_positive).sum(dim=0) / everyone.sum(dim=0)
     included = included - not_prior * (negative * as_positive).sum(dim=0) / n_negative
-    return (excluded + included.abs()).sum()
+    # What estimates a positive risk may come out negative, and then says nothing.
+    # DEVIATES: the published correction is the absolute value. With the full complement a network
+    # that fits the excluded rows makes the estimate negative throughout, and "abs" then rewards
+    # unlearning them; "relu" lets them be.
+    included = included.abs() if correction == "abs" else included.relu()
+    return (excluded + included).sum()
 
 
 class Loss(NamedTuple):
@@ -247,8 +253,13 @@ LOSSES: dict[str, Loss] = {
     # starts from 1/m; here the step's own output serves, and 1/|s| is the start.
     "lws": Loss(_lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}),
     "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
-    "scarce": Loss(_scarce, by_row=False, defaults={"class_prior": "uniform"}),
+    "scarce": Loss(
+        _scarce, by_row=False, defaults={"class_prior": "uniform", "correction": "relu"}
+    ),
 }
+
+
+_CHOICES = {"form": ("sigmoid", "cross-entropy"), "correction": ("relu", "abs")}
 
 
 def check_loss_params(
@@ -265,7 +276,8 @@ def check_loss_params(
         A key of `LOSSES`.
     params : mapping or None
         ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
-        ``class_prior`` ("uniform", "estimated" or an array) of "scarce".
+        ``class_prior`` ("uniform", "estimated" or an array) and ``correction`` ("relu" or "abs") of
+        "scarce".
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
         From which an "estimated" prior is estimated.
     device : torch.device or str, default="cpu"
@@ -291,10 +303,10 @@ def check_loss_params(
     beta = checked.get("beta", 0.0)
     if not (isinstance(beta, Real) and 0 <= float(beta) < np.inf):
         raise ValueError(f"loss_params: beta is {beta!r}; it must be a number ≥ 0")
-    if "form" in checked and checked["form"] not in ("sigmoid", "cross-entropy"):
-        raise ValueError(
-            f"loss_params: form is {checked['form']!r}; it must be 'sigmoid' or 'cross-entropy'"
-        )
+    for name, allowed in _CHOICES.items():
+        if name in checked and checked[name] not in allowed:
+            either = " or ".join(repr(value) for value in allowed)
+            raise ValueError(f"loss_params: {name} is {checked[name]!r}; it must be {either}")
     if "class_prior" in checked:
         prior = _check_class_prior(checked["class_prior"], candidates)
         checked["class_prior"] = torch.tensor(prior, dtype=torch.float32, device=device)

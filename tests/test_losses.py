@@ -152,10 +152,30 @@ def test_scarce_with_single_complementary_labels_is_the_papers_estimator():
         b = softplus(-z).mean()
         b = b - (1 - prior) * sum(softplus(-z[i]) for i in negative) / max(1, len(negative))
         expected = expected + a + abs(b)
-    got = value(
-        "scarce", logits, candidates, candidates.double(), class_prior=torch.tensor([0.2, 0.3, 0.5])
-    )
+    prior = torch.tensor([0.2, 0.3, 0.5])
+    weights = candidates.double()
+    got = value("scarce", logits, candidates, weights, class_prior=prior, correction="abs")
     torch.testing.assert_close(got, expected)
+
+
+def test_scarce_leaves_a_negative_estimate_alone():
+    """With the absolute value, rows that rule a class out would be taught that it is right."""
+    logits = torch.tensor([[-9.0, 3.0], [-9.0, 3.0], [1.0, 1.0]], requires_grad=True)
+    candidates = torch.tensor([[False, True], [False, True], [True, True]])
+    prior = torch.tensor([0.01, 0.99])
+    slopes = {}
+    for correction in ("relu", "abs"):
+        loss = value(
+            "scarce",
+            logits,
+            candidates,
+            candidates.float(),
+            class_prior=prior,
+            correction=correction,
+        )
+        (gradient,) = torch.autograd.grad(loss, logits)
+        slopes[correction] = gradient[0, 0].item()
+    assert slopes["abs"] < 0 < slopes["relu"]
 
 
 def test_confidences_vanish_outside_the_candidates_and_sum_to_one(batch):

@@ -148,6 +148,7 @@ def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeyp
         ({"loss": "lws", "loss_params": {"form": "x"}}, r"form is 'x'; .*'sigmoid'"),
         ({"loss": "scarce", "loss_params": {"class_prior": "x"}}, r"class_prior is 'x'"),
         ({"loss": "scarce", "loss_params": {"class_prior": [1.0]}}, r"hold 3 probabilities"),
+        ({"loss": "scarce", "loss_params": {"correction": "x"}}, r"correction is 'x'; .*'abs'"),
         ({"scaling": "robust"}, r"'scaling'"),
         ({"scaling": ["rank", "robust"]}, r"scaling=\['rank', 'robust'\] must name"),
         ({"scaling": []}, r"scaling=\[\] must name"),

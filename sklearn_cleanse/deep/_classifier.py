@@ -37,7 +37,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     loss : {"average", "cc", "rc", "proden", "lws", "cavl", "scarce"}, default="cc"
         The base loss; see the table of methods in the documentation.
     loss_params : dict, default=None
-        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` of "scarce".
+        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
+        of "scarce".
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.

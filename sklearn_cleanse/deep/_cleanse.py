@@ -75,7 +75,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
     loss_params : dict, default=None
-        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` of "scarce".
+        Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
+        of "scarce".
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
