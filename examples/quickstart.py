@@ -60,8 +60,8 @@ def main(epochs, seeds, picture):
 
 def draw(results, clf, X, S, y, picture):
     """Accuracy of each method, training of the last, and the digits it had to decide on."""
-    figure = plt.figure(figsize=(10, 5.6), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1))
+    figure = plt.figure(figsize=(10, 6.2), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1.1, 1))
     bars, curve = top.subplots(1, 2, width_ratios=(1.25, 1))
 
     names = list(results)
@@ -88,15 +88,20 @@ def draw(results, clf, X, S, y, picture):
     for axis, i in zip(bottom.subplots(1, len(shown)), shown, strict=True):
         axis.imshow(X[i].reshape(8, 8), cmap="Greys")
         axis.set(xticks=[], yticks=[])
-        axis.set_xlabel("\n" * 5)  # room for three lines of candidates
+        axis.set_xlabel("\n" * 3)  # room for three lines of candidates
         chosen = proba[i].argmax()
         for place, j in enumerate(np.flatnonzero(S[i])):
             colour = "black" if j != chosen else "#0072b2" if j == y[i] else "#d62728"
             weight = "bold" if j == chosen else "normal"
-            spot = (0.02 + 0.34 * (place % 3), -0.14 - 0.15 * (place // 3))
-            label = f"{j}: {proba[i, j]:.2f}"
-            axis.text(
-                *spot, label, transform=axis.transAxes, fontsize=8, color=colour, weight=weight
+            axis.annotate(
+                f"{j}: {proba[i, j]:.2f}",
+                (0.36 * (place % 3) - 0.02, 0),
+                xycoords="axes fraction",
+                xytext=(0, -12 - 11 * (place // 3)),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=colour,
+                weight=weight,
             )
     figure.savefig(picture, dpi=150)
 
