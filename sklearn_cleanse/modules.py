@@ -50,41 +50,60 @@ class MLP(nn.Module):
         layers = []
         width = n_features
         for hidden in hidden_layer_sizes:
-            layers += [_Linears(n_members, width, hidden), nn.ReLU()]
-            layers += [nn.BatchNorm1d(n_members * hidden)]
+            layers += [_Linears(n_members, width, hidden), nn.ReLU(), _BatchNorm(n_members, hidden)]
             if dropout:
-                layers.append(nn.Dropout(dropout))
+                layers.append(_Dropout(dropout))
             width = hidden
         self.body = nn.Sequential(*layers)
         self.head = _Linears(n_members, width, n_classes)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        X = X.flatten(start_dim=1)
-        if X.shape[1] == self.n_features and self.n_members > 1:
-            X = X.repeat(1, self.n_members)
-        representation = self.body(X)
+        # Inside, tensors are (members, units, rows): no layer then has to move anything about.
+        views = X.flatten(start_dim=1).T
+        if len(views) == self.n_features:
+            views = views.expand(self.n_members, *views.shape)
+        representation = self.body(views.reshape(self.n_members, self.n_features, len(X)))
         logits = self.head(representation)
         if self.n_members == 1:
-            return logits, representation
-        return logits.unflatten(1, (self.n_members, -1)), representation.unflatten(
-            1, (self.n_members, -1)
-        )
+            return logits[0].T, representation[0].T
+        return logits.permute(2, 0, 1), representation.permute(2, 0, 1)
 
 
 class _Linears(nn.Module):
-    """Linear layers side by side, on members laid out one after another in each row."""
+    """Linear layers side by side, from (members, inputs, rows) to (members, outputs, rows)."""
 
     def __init__(self, n_members, n_inputs, n_outputs):
         super().__init__()
         bound = n_inputs**-0.5
-        self.weight = nn.Parameter(torch.empty(n_members, n_inputs, n_outputs))
-        self.bias = nn.Parameter(torch.empty(n_members, 1, n_outputs))
+        self.weight = nn.Parameter(torch.empty(n_members, n_outputs, n_inputs))
+        self.bias = nn.Parameter(torch.empty(n_members, n_outputs, 1))
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, X: Tensor) -> Tensor:
-        members = X.unflatten(1, self.weight.shape[:2]).transpose(0, 1)
-        return torch.baddbmm(self.bias, members, self.weight).transpose(0, 1).flatten(start_dim=1)
+        return torch.baddbmm(self.bias, self.weight, X)
+
+
+class _BatchNorm(nn.BatchNorm1d):
+    """Batch norm of (members, units, rows): as of one long signal with a channel for each unit."""
+
+    def __init__(self, n_members, n_units):
+        super().__init__(n_members * n_units)
+
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X.view(1, -1, X.shape[2])).view(X.shape)
+
+
+class _Dropout(nn.Dropout):
+    """Dropout that draws a byte per value; drawing floats takes a CPU longer than the layer."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        if not self.training or X.device.type != "cpu":
+            return super().forward(X)
+        dropped = min(max(round(256 * self.p), 1), 255)
+        words = torch.empty(-(-X.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
+        kept = words.view(torch.uint8)[: X.numel()].view(X.shape) >= dropped
+        return X * kept.to(X.dtype).mul_(256 / (256 - dropped))
 
 
 class ResNet34(nn.Module):

@@ -4,7 +4,7 @@ import torch
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.losses import LOSSES, candidate_confidences, pooled
-from sklearn_cleanse.modules import MLP, ResNet34, per_member
+from sklearn_cleanse.modules import MLP, ResNet34, _BatchNorm, _Dropout, per_member
 
 
 def test_members_are_separate_networks():
@@ -121,3 +121,24 @@ def test_a_saved_model_scales_by_itself(blobs, tmp_path):
     again.set_params(scaling=clf.scaling_).fit(X[::-1] * 2, S[::-1])
     again.net_.module_.load_state_dict(state)
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(p):
+    torch.random.manual_seed(0)
+    dropout = _Dropout(p)
+    X = torch.ones(2, 300, 700, requires_grad=True)
+    dropped = dropout(X)
+    share, n = (dropped == 0).float().mean().item(), X.numel()
+    assert abs(share - round(256 * p) / 256) < 5 * (p / n) ** 0.5
+    assert abs(dropped.mean().item() - 1) < 5 * (p / (1 - p) / n) ** 0.5
+    dropped.sum().backward()
+    torch.testing.assert_close(X.grad, dropped.detach())  # the gradient passes where values do
+    assert not torch.equal(dropout(X), dropped)
+    assert torch.equal(dropout.eval()(X), X)
+
+
+def test_batch_norm_is_that_of_each_unit_over_the_rows():
+    X = torch.randn(2, 3, 50)
+    expected = torch.nn.BatchNorm1d(6)(X.flatten(0, 1).T).T.unflatten(0, (2, 3))
+    torch.testing.assert_close(_BatchNorm(2, 3)(X), expected)
