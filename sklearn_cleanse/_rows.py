@@ -16,9 +16,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-#: Most rows that may vote in a survey. Beyond that, searching all would cost n² and gain little.
-MAX_VOTERS = 2**14
+#: Most pairs of a row and a voter that a search may compare: all rows vote up to the square root.
+MOST_PAIRS = 2**28
 
+#: So many rows may vote in any case.
+FEWEST_VOTERS = 2**12
 
 #: Up to so many values, scaled features are kept; beyond, they are made for each batch.
 MOST_SCALED_VALUES = 2**25
@@ -106,10 +108,11 @@ class TrainingRows(torch.utils.data.Dataset):
     def choose_pool(self, order) -> None:
         """Choose the rows that may vote: all, or clean rows and a sample where there are many."""
         pool = self.by_content  # so that equally near voters do not depend on how rows came
-        if len(self) > MAX_VOTERS:
+        size = max(MOST_PAIRS // len(self), FEWEST_VOTERS)
+        if len(self) > size:
             shuffled = self.shuffled(order)
-            clean = shuffled[self.counts[shuffled] == 1][: MAX_VOTERS // 2]
-            others = shuffled[~np.isin(shuffled, clean)][: MAX_VOTERS - len(clean)]
+            clean = shuffled[self.counts[shuffled] == 1][: size // 2]
+            others = shuffled[~np.isin(shuffled, clean)][: size - len(clean)]
             pool = np.concatenate([clean, others])
         position = np.full(len(self), -1)
         position[pool] = np.arange(len(pool))
@@ -185,7 +188,10 @@ def content_order(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
     flat = np.ascontiguousarray(X).reshape(len(X), -1)
     rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     order = np.argsort(rows, kind="stable")
-    new = np.concatenate([[True], rows[order][1:] != rows[order][:-1]])
+    new = np.ones(len(X), dtype=bool)
+    for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
+        block = rows[order[start : start + 2**14 + 1]]
+        new[start + 1 : start + len(block)] = block[1:] != block[:-1]
     if new.all():
         return order
     # Equal features: the candidates decide, by a number that stands for the set.

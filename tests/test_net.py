@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback, Checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier, _net
 from sklearn_cleanse._net import CleanSENet
 from sklearn_cleanse.losses import LOSSES
 
@@ -231,3 +231,15 @@ def test_weights_that_leave_no_row(blobs):
     X, S, _ = blobs
     with pytest.raises(ValueError, match="at least one non-zero"):
         CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.zeros(len(X)))
+
+
+@pytest.mark.parametrize("block_values", [2**16, 2**14, 3000])
+def test_results_do_not_depend_on_the_size_of_blocks(block_values, blobs, monkeypatch):
+    """A survey, a search and a prediction may be cut into blocks anywhere."""
+    X, S, _ = blobs
+    clf = CleanSEClassifier(max_epochs=6, vote_start=0.0, random_state=0)
+    expected = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
+    monkeypatch.setattr(_net, "BLOCK_VALUES", block_values)
+    found = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
+    for one, other in zip(expected, found, strict=True):  # equal up to rounding in sums
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)

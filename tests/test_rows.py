@@ -64,7 +64,8 @@ def test_the_order_of_contents_does_not_depend_on_the_order_of_rows(rng):
 
 
 def test_a_large_data_set_has_a_pool_of_clean_rows_and_a_sample(rows, monkeypatch):
-    monkeypatch.setattr(_rows, "MAX_VOTERS", 12)
+    monkeypatch.setattr(_rows, "MOST_PAIRS", 12 * len(rows))
+    monkeypatch.setattr(_rows, "FEWEST_VOTERS", 2)
     rows.choose_pool(np.random.RandomState(0))
     clean = np.flatnonzero(rows.counts == 1)
     assert len(rows.pool) == 12
