@@ -57,7 +57,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
-    max_epochs : int, default=50
+    max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
         Rows per step, at least 2. "auto" takes a 64th of the rows, but at least 16 and at most 256.
@@ -156,7 +156,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         dropout=0.2,
         n_members=2,
         scaling="auto",
-        max_epochs=50,
+        max_epochs=30,
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
