@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from test_metrics import FirstCandidate, forms
 
-from sklearn_cleanse import metrics
+from sklearn_cleanse import CleanSEClassifier, metrics
 from sklearn_cleanse.metrics import (
     approximated_accuracy,
     approximated_accuracy_scorer,
@@ -162,6 +162,32 @@ def test_shuffled_truth_changes_no_fitted_parameter(routing, blobs):
     for one, other in zip(fitted[0]["estimator"], fitted[1]["estimator"], strict=True):
         assert np.array_equal(one.model_.theta_, other.model_.theta_)
         assert np.array_equal(one.model_.var_, other.model_.var_)
+
+
+def test_shuffled_truth_changes_no_weight_of_a_network(routing, blobs):
+    X, S, y = blobs
+    model = CleanSEClassifier(max_epochs=3, random_state=0)
+    search = GridSearchCV(
+        model, {"temperature": [1, 3]}, scoring=approximated_accuracy_scorer, cv=FOLDS
+    )
+    weights, scores = [], []
+    for truth in (y, np.random.default_rng(0).permutation(y)):
+        done = cross_validate(
+            search,
+            X,
+            S,
+            scoring=truth_scorer,
+            cv=FOLDS,
+            params={"truth": truth},
+            return_estimator=True,
+            error_score="raise",
+        )
+        scores.append(done["test_score"])
+        nets = [fitted.best_estimator_.net_.module_ for fitted in done["estimator"]]
+        weights.append([value.numpy() for net in nets for value in net.state_dict().values()])
+    assert not np.array_equal(*scores)
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_truth_cannot_be_asked_for_by_fit(routing):
