@@ -1,4 +1,4 @@
-"""The kernel behind `sklearn_cleanse.counts`, written once for numpy and torch.
+"""The kernel behind `sklearn_cleanse.counts`, in numpy for the CPU and in torch for the rest.
 
 The method is a product tree over the rows' polynomials ``(1 - p) + p x``, cut at the largest count
 that matters. Only non-negative numbers are added and multiplied, so nothing cancels, and underflow
@@ -6,6 +6,9 @@ is the one danger. Exponential tilting averts it: when all logits of a class are
 ``theta``, the probability of the count k changes by a known factor, ``exp(theta k - c(theta))``.
 The shift is chosen to put the tilted count inside the interval, so that what the tree computes is
 of ordinary size however far out in the tail the interval lies; the factor is added in logs.
+
+Where results can be read back for nothing, on the CPU, the tree is first run without a tilt, and
+only classes whose probability comes out too small to be believed are tilted.
 """
 
 from __future__ import annotations
@@ -20,16 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# The kernels are written once for numpy and torch (`xp`): on the CPU numpy's calls cost a third of
-# torch's, which decides at the size of a training step. Only polynomial products differ. In numpy
-# they are einsums over a strided view; in torch, up to this many multiplications, one product with
-# a fixed 0/1 matrix (few calls), and beyond it a loop over coefficients (no wasted work).
-_MATMUL_MAX_WORK = 250_000
-# The sort-based tilt leaves at least 2^-n of probability; with more rows than this it is refined.
-_MAX_UNREFINED = {torch.float64: 256, torch.float32: 16}
 # Added to every coefficient, so that products stay out of the denormals, which are slow; 1e-150
 # beside the 2^-256 that the tilt guarantees is nothing.
 _FLOOR = {torch.float64: 1e-150, torch.float32: 1e-18}
+# A probability above this owes nothing to the floor, and needs no tilt.
+_RELIABLE = 1e-130
+# The sort-based tilt leaves at least 2^-n of probability; with more rows than this it is refined.
+_MAX_UNREFINED = {torch.float64: 256, torch.float32: 16}
+# Trees of up to so many leaves are kept for the next call.
+_MAX_KEPT_LEAVES = 2048
+# Up to this many multiplications torch spends on a product if that saves calls.
+_MATMUL_MAX_WORK = 250_000
 
 
 @lru_cache(maxsize=512)
@@ -54,31 +58,89 @@ def _clip(xp: ModuleType, x: Any, low: float | None, high: float) -> Any:
     return x.clamp(low, high)
 
 
-class _Tree:
-    """Product tree over rows; the nodes of a level are columns, classes innermost."""
+class _HostTree:
+    """Product tree over rows, in numpy; the nodes of a level are columns, classes innermost.
 
-    def __init__(self, xp: ModuleType, dtype: torch.dtype, device: torch.device | None) -> None:
-        self.xp, self.dtype, self.device, self.floor = xp, dtype, device, _FLOOR[dtype]
+    Fill `leaves`, (1 - p, p) of each row, then call `grow`, then `others`. Every level lies in
+    zeros, so that a product of polynomials is an einsum over a strided view. The views are laid
+    out once for any number of uses: in a training step that would cost as much as the sums.
+    """
 
-    def _zeros(self, *shape: int) -> Any:
-        if self.xp is np:
-            return np.zeros(shape)
+    floor = _FLOOR[torch.float64]
+
+    def __init__(self, n: int, m: int, size_max: int) -> None:
+        buffer, level = self._level(2, size_max, n, m)
+        self.leaves = level[:, : n * m].reshape(2, n, m)
+        self.up: list[tuple[Any, ...]] = []
+        pairs, nodes = [], n
+        for _ in range(_depth(n)):
+            nodes, size = (nodes + 1) // 2, len(level)
+            pair = level.reshape(size, 2, nodes * m)
+            row, item = buffer.strides
+            shape, start = (min(2 * size - 1, size_max), size, nodes * m), (size - 1) * row
+            left: Any = np.ndarray(shape, float, buffer, start, (row, -row, item))
+            buffer, level = self._level(shape[0], size_max, nodes, m)
+            self.up.append((left, pair[:, 1], level[:, : nodes * m]))
+            pairs.append(pair)
+        self.root = level[:, :m]
+
+        buffer = np.zeros((2 * len(pairs[-1]) - 1, m))
+        self.weights = buffer[: len(self.root)]
+        self.down: list[tuple[Any, ...]] = []
+        for pair, below in zip(pairs[:0:-1], pairs[-2::-1], strict=True):
+            size, _, cols = pair.shape
+            row, item = buffer.strides
+            above: Any = np.ndarray((size, size, cols), float, buffer, 0, (row, row, item))
+            buffer = np.zeros((2 * len(below) - 1, 2 * cols))
+            out = buffer[:size].reshape(size, 2, cols)
+            self.down.append((above, pair[:, 1], pair[:, 0], out[:, 0], out[:, 1], out))
+        self.last = buffer[:2, : pairs[0].shape[2]], pairs[0][:, ::-1]
+
+    @staticmethod
+    def _level(size: int, size_max: int, nodes: int, m: int) -> tuple[Any, Any]:
+        """Zeros for polynomials of `size` coefficients and shifts of them, and their place."""
+        below = max(size, min(2 * size - 1, size_max))
+        buffer = np.zeros((size - 1 + below, (nodes + nodes % 2) * m))
+        buffer[size - 1, nodes * m :] = 1.0  # the constant one makes the number of nodes even
+        return buffer, buffer[size - 1 : 2 * size - 1]
+
+    def grow(self) -> Any:
+        """Coefficients of each class's product, (size, m)."""
+        for left, right, out in self.up:  # out[k] = sum_j left[k - j] right[j]
+            np.einsum("kjc,jc->kc", left, right, out=out)
+            out += self.floor
+        return self.root
+
+    def others(self, weights: Any) -> Any:
+        """For each leaf the weighted sum (n, m) of the coefficients of all others' product."""
+        self.weights[:] = weights
+        for above, right, left, to_left, to_right, out in self.down:
+            np.einsum("ijc,jc->ic", above, right, out=to_left)  # sum_j above[i + j] right[j]
+            np.einsum("ijc,jc->ic", above, left, out=to_right)
+            out += self.floor
+        _, n, m = self.leaves.shape
+        return np.einsum("ic,isc->sc", *self.last).reshape(-1, m)[:n]
+
+
+class _DeviceTree:
+    """The same in torch, where a product is one with a fixed 0/1 matrix (few calls), or, if that
+    wastes too much work, a loop over coefficients.
+    """
+
+    def __init__(
+        self, n: int, m: int, size_max: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.size_max, self.dtype, self.device, self.floor = size_max, dtype, device, _FLOOR[dtype]
+        self.leaves = self._zeros(2, n, m)
+        self.pairs: list[Tensor] = []
+
+    def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
-    def _swap(self, pair: Any) -> Any:
-        return pair[:, ::-1] if self.xp is np else pair.flip(1)
-
-    def product(self, a: Any, b: Any, size_out: int) -> Any:
+    def _product(self, a: Tensor, b: Tensor, size_out: int) -> Tensor:
         """First size_out coefficients of a(x) b(x), columnwise; a and b are (size, cols)."""
         size, cols = a.shape
-        if self.xp is np:  # out[k] = sum_j a[k - j] b[j]
-            padded = np.zeros((size - 1 + max(size, size_out), cols))
-            padded[size - 1 : 2 * size - 1] = a
-            row, item = padded.strides
-            shape, start = (size_out, size, cols), (size - 1) * row
-            shifted: Any = np.ndarray(shape, float, padded, start, (row, -row, item))
-            out = np.einsum("kjc,jc->kc", shifted, b)
-        elif size * size * size_out * cols <= _MATMUL_MAX_WORK:
+        if size * size * size_out * cols <= _MATMUL_MAX_WORK:
             outer = (a[:, None] * b).reshape(size * size, cols)
             out = _pair_matrix(size_out, size, size, 1, self.dtype, self.device) @ outer
         else:
@@ -89,95 +151,112 @@ class _Tree:
         out += self.floor
         return out
 
-    def adjoint(self, above: Any, pair: Any) -> Any:
+    def _adjoint(self, above: Tensor, pair: Tensor) -> Tensor:
         """Derivative by both factors of `pair` (size, 2, cols), given that by their product."""
         size, _, cols = pair.shape
-        size_above = above.shape[0]
-        if self.xp is np:  # out[i] = sum_j above[i + j] sibling[j]
-            padded = np.zeros((2 * size - 1, cols))
-            padded[:size_above] = above
-            row, item = padded.strides
-            shifted: Any = np.ndarray((size, size, cols), float, padded, 0, (row, row, item))
-            out = np.empty((size, 2, cols))
-            np.einsum("ijc,jc->ic", shifted, pair[:, 1], out=out[:, 0])
-            np.einsum("ijc,jc->ic", shifted, pair[:, 0], out=out[:, 1])
-        elif 2 * size * size * size_above * cols <= _MATMUL_MAX_WORK:
-            outer = (above[:, None, None] * pair.flip(1)).view(size_above * size, 2 * cols)
+        size_above, sibling = above.shape[0], pair.flip(1)
+        if 2 * size * size * size_above * cols <= _MATMUL_MAX_WORK:
+            outer = (above[:, None, None] * sibling).view(size_above * size, 2 * cols)
             out = _pair_matrix(size, size_above, size, -1, self.dtype, self.device) @ outer
         else:
-            out, sibling, above = self._zeros(size, 2, cols), pair.flip(1), above[:, None]
+            out, above = self._zeros(size, 2, cols), above[:, None]
             for j in range(min(size, size_above)):
                 stop = min(size, size_above - j)
                 out[:stop].addcmul_(above[j : j + stop], sibling[j])
         out += self.floor
         return out.reshape(size, 2 * cols)
 
-    def grow(self, leaves: Any, n: int, m: int, size_max: int) -> tuple[Any, list[Any]]:
-        """From leaves (2, n * m) to each class's product (size, m), and the levels between."""
-        levels, nodes, current = [], n, leaves
-        while nodes > 1:
-            size = current.shape[0]
-            if nodes % 2:  # the constant polynomial one makes the number even
+    def grow(self) -> Tensor:
+        _, nodes, m = self.leaves.shape
+        current = self.leaves.view(2, nodes * m)
+        for _ in range(_depth(nodes)):
+            size = len(current)
+            if nodes % 2:
                 one = self._zeros(size, m)
                 one[0] = 1.0
-                current = self.xp.concatenate((current, one), 1)
-                nodes += 1
-            nodes //= 2
+                current = torch.cat((current, one), 1)
+            nodes = (nodes + 1) // 2
             pair = current.reshape(size, 2, nodes * m)
-            levels.append(pair)
-            current = self.product(pair[:, 0], pair[:, 1], min(2 * size - 1, size_max))
-        return current[:size_max], levels
+            self.pairs.append(pair)
+            current = self._product(pair[:, 0], pair[:, 1], min(2 * size - 1, self.size_max))
+        return current
 
-    def others(self, weights: Any, levels: list[Any], n: int, m: int) -> Any:
-        """For each leaf the weighted coefficients of the product of all others: (n, m)."""
-        if not levels:
-            return weights[:1]
-        for pair in levels[:0:-1]:
-            weights = self.adjoint(weights[:, : pair.shape[2]], pair)
-        cols, size = levels[0].shape[2], min(2, weights.shape[0])
-        products = weights[:size, None, :cols] * self._swap(levels[0])[:size]
+    def others(self, weights: Tensor) -> Tensor:
+        _, n, m = self.leaves.shape
+        for pair in self.pairs[:0:-1]:
+            weights = self._adjoint(weights[:, : pair.shape[2]], pair)
+        pair, size = self.pairs[0], min(2, len(weights))
+        products = weights[:size, None, : pair.shape[2]] * pair.flip(1)[:size]
         return products.sum(0).reshape(-1, m)[:n]
 
 
+def _depth(n: int) -> int:
+    """Levels of a tree over n rows, one at least."""
+    return max(1, (n - 1).bit_length())
+
+
+@lru_cache(maxsize=32)
+def _idle_trees(n: int, m: int, size_max: int) -> list[_HostTree]:
+    """Trees of one shape at rest; a thread that takes one out has it to itself."""
+    return []
+
+
 def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) -> Any:
-    """Shift of each class's logits, (m,), that brings its count into the interval.
+    """Shift of each class's logits, (m,), that brings its mean count to the interval.
 
     With the shift ``-z_(l)``, z_(l) the l-th largest logit, the l largest are at least even odds
     and the others at most, so the count l keeps a probability of 2^-n; likewise at the upper end.
     """
     n, m = z.shape
+
+    def mean(theta: Any) -> Any:
+        return (1.0 / (1.0 + xp.exp(-_clip(xp, z + theta, -40.0, 40.0)))).sum(0)
+
     ordered = np.sort(z, axis=0) if xp is np else torch.sort(z, dim=0).values
     column = _range(m, xp, None if xp is np else z.device)
-    at_least = -ordered[_clip(xp, n - lower, 0, n - 1), column]
-    at_most = -ordered[_clip(xp, n - 1 - upper, 0, n - 1), column]
-    theta = xp.where((lower > 0) & (at_least > 0.0), at_least, 0.0)
-    theta = xp.where((upper < n) & (at_most < 0.0), at_most, theta)
     bound = 1.0 / _FLOOR[dtype]  # infinite logits: certain rows, which no shift can move
-    theta = _clip(xp, theta, -bound, bound)
+    at_least = _clip(xp, -ordered[_clip(xp, n - lower, 0, n - 1), column], 0.0, bound)
+    at_most = _clip(xp, -ordered[_clip(xp, n - 1 - upper, 0, n - 1), column], -bound, 0.0)
+    untilted = mean(0.0)
+    up, down = untilted < lower, untilted > upper
+    theta = xp.where(up, at_least, xp.where(down, at_most, 0.0))
     if n > _MAX_UNREFINED[dtype]:
         # Bisection for a tilted mean at the end of the interval that anchors the sum: further
         # inside, what the anchor adds would be lost beside the rest. It starts where one row more
-        # or less decides, and from there a solution is at most about log(n) + 1 away. A shift that
-        # would change sign was not needed at all.
-        start, goal = theta, xp.where(theta < 0.0, upper, lower)
+        # or less decides, and from there a solution is at most about log(n) + 1 away.
+        goal = xp.where(up, lower, upper)
+        least, most = xp.where(down, -math.inf, 0.0), xp.where(up, math.inf, 0.0)
         step = math.log(n) + 1.0
         for _ in range(12):
             step /= 2.0
-            mean = (1.0 / (1.0 + xp.exp(-_clip(xp, z + theta, -40.0, 40.0)))).sum(0)
-            theta = theta + step * xp.sign(goal - mean)
-            theta = xp.where(theta * start > 0.0, theta, 0.0)
+            theta = theta + step * xp.sign(goal - mean(theta))
+            theta = xp.minimum(xp.maximum(theta, least), most)
     return theta
 
 
+def _inside(xp: ModuleType, lower: Any, upper: Any, size: int, device: Any) -> tuple[Any, Any]:
+    """Column of the counts k = 0, ..., size, and one where k < size is in the interval."""
+    k = _range(size + 1, xp, device)[:, None]
+    inside = ((k >= lower) & (k <= upper)) * 1.0
+    inside[-1] = 0.0
+    return k, inside
+
+
 def _solve(
-    xp: ModuleType, z: Any, lower: Any, upper: Any, max_count: int, dtype: torch.dtype, grad: bool
+    z: Any,
+    lower: Any,
+    upper: Any,
+    max_count: int,
+    grad: bool,
+    xp: ModuleType = np,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[Any, Any]:
     """Log-probabilities (m,) and, if asked for, their derivatives by the logits (n, m)."""
     n, m = z.shape
-    tree = _Tree(xp, dtype, None if xp is np else z.device)
+    size, device = min(max_count, n) + 1, None if xp is np else z.device
+    tree = _HostTree(n, m, size) if xp is np else _DeviceTree(n, m, size, dtype, z.device)
     certain = (lower <= 0) & (upper >= n)
-    if max_count < n:
-        upper = xp.where(certain, n, _clip(xp, upper, -1, max_count))
+    upper = _clip(xp, upper, None, max_count)
     theta = _tilt(xp, z, lower, upper, dtype)
     from_above = theta < 0.0
     anchor = xp.where(from_above, upper, lower)
@@ -187,12 +266,11 @@ def _solve(
     odds = xp.exp(-both)
     positive = 1.0 / (1.0 + odds)  # of each row, before and after the tilt
     negative = odds * positive
-    leaves = xp.concatenate((negative[1], positive[1])).reshape(2, n * m)
-    root, levels = tree.grow(leaves, n, m, min(max_count, n) + 1)
-
-    k = _range(root.shape[0], xp, tree.device)[:, None]
+    tree.leaves[0], tree.leaves[1] = negative[1], positive[1]
+    k, inside = _inside(xp, lower, upper, size, device)
     fade = xp.exp(_clip(xp, (anchor - k) * theta, -limit, 0.0))
-    total = (root * fade * ((k >= lower) & (k <= upper))).sum(0)
+    total = (tree.grow() * (inside * fade)[:-1]).sum(0)
+
     # The tilt's factor is sum(softplus(z + theta) - softplus(z)) - theta * anchor. What is linear
     # in theta is taken out row by row, where a row is tilted to one, so that nothing cancels.
     ones = both[1] > 0.0
@@ -207,55 +285,88 @@ def _solve(
         return log_prob, None
 
     # dP/dp telescopes to L(lower - 1) - L(upper), L(k) the probability of k among the other rows.
-    decay = _clip(xp, (upper - lower + 1) * theta, -limit, limit)
-    weights = (k == lower - 1) * xp.exp(decay * from_above)
-    weights = weights - (k == upper) * xp.exp(-decay * ~from_above)
-    inverse = xp.where((total > 0.0) & ~certain, 1.0 / total, 0.0)
+    # Of p(1 - p) one factor is tilted, 1 - p from above and p from below: between the two lies
+    # exp(theta), which is a step of `fade`.
+    weights = (inside[1:] - inside[:-1]) * xp.where(from_above, fade[:-1], fade[1:])
     slope = xp.where(from_above, negative[1] * positive[0], positive[1] * negative[0])
-    return log_prob, tree.others(weights, levels, n, m) * (slope * inverse)
+    inverse = xp.where((total > 0.0) & ~certain, 1.0 / total, 0.0)
+    return log_prob, tree.others(weights) * (slope * inverse)
+
+
+def _solve_untilted(
+    z: Any, lower: Any, upper: Any, max_count: int, grad: bool
+) -> tuple[Any, Any, Any]:
+    """As `_solve`, in numpy, at half the cost, and the probabilities (m,), to judge them by."""
+    n, m = z.shape
+    size = min(max_count, n) + 1
+    idle = _idle_trees(n, m, size) if n * m <= _MAX_KEPT_LEAVES else []
+    try:
+        tree = idle.pop()
+    except IndexError:
+        tree = _HostTree(n, m, size)
+    leaves = tree.leaves  # 1 / (1 + exp(z)), 1 / (1 + exp(-z))
+    np.exp(z, out=leaves[0])
+    np.divide(1.0, leaves[0], out=leaves[1])
+    leaves += 1.0
+    np.divide(1.0, leaves, out=leaves)
+    leaves += tree.floor
+    _, inside = _inside(np, lower, upper, size, None)
+    total = np.einsum("kc,kc->c", tree.grow(), inside[:-1])
+    log_prob, slope = np.log(np.minimum(total, 1.0)), None
+    if grad:
+        slope = tree.others(inside[1:] - inside[:-1])
+        slope *= leaves[0]
+        slope *= leaves[1] / total
+    idle.append(tree)
+    return log_prob, slope, total
 
 
 def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> tuple[Any, Any]:
-    """`_solve` in numpy, sparing the tree the classes that need none: the bounds can be read."""
+    """`_solve` in numpy, with no tree where none is needed, and no tilt but in the tails."""
     n, m = z.shape
-    needed = (lower != 0) | ((upper > 0) & (upper < n))
-    if 4 * np.count_nonzero(needed) > 3 * m:
-        return _solve(np, z, lower, upper, max_count, torch.float64, grad)
-    # what is left has lower = 0: a count of zero at most (or a negative one), or any count
-    log_prob = np.where(upper < 0, -math.inf, 0.0)
-    none = upper == 0 if n else np.zeros(m, dtype=bool)
-    log_prob[none] = -np.logaddexp(0.0, z[:, none]).sum(0)
-    slope = np.zeros((n, m)) if grad else None
-    if slope is not None:
-        slope[:, none] = -1.0 / (1.0 + np.exp(-z[:, none]))
-    if needed.any():
-        bounds = lower[needed], upper[needed]
-        inner = _solve(np, z[:, needed], *bounds, max_count, torch.float64, grad)
-        log_prob[needed] = inner[0]
+    never = (lower <= 0) & (upper == 0)
+    certain = (lower <= 0) & (upper >= n)
+    if np.count_nonzero(certain) or 4 * np.count_nonzero(never) > m:
+        log_prob, slope = np.zeros(m), np.zeros((n, m)) if grad else None
+        log_prob[never] = -np.logaddexp(0.0, z[:, never]).sum(0)
         if slope is not None:
-            slope[:, needed] = inner[1]
+            slope[:, never] = -1.0 / (1.0 + np.exp(-z[:, never]))
+        rest, solve = ~(never | certain), _solve_host
+    else:
+        log_prob, slope, total = _solve_untilted(z, lower, upper, max_count, grad)
+        rest, solve = total < _RELIABLE, _solve
+    if np.count_nonzero(rest):
+        inner = solve(z[:, rest], lower[rest], upper[rest], max_count, grad)
+        log_prob[rest] = inner[0]
+        if slope is not None:
+            slope[:, rest] = inner[1]
     return log_prob, slope
 
 
 def _one_vs_rest(xp: ModuleType, z: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Log-odds of each class under the softmax (n, m), and the product with their Jacobian."""
-    column = _range(z.shape[1], xp, None if xp is np else z.device)
-    is_top = z.argmax(1)[:, None] == column
-    centred = z - xp.amax(z, axis=1, keepdims=True)
-    parts = xp.exp(centred)
+    n = z.shape[0]
+    top = _range(n, xp, None if xp is np else z.device), z.argmax(1)  # where each row is largest
+    first = z[top]
+    below = z + 0.0
+    below[top] = -math.inf
+    second = _clip(xp, xp.amax(below, axis=1), -1e30, math.inf)
     # The top class needs the others' sum on its own; for any other class the top is in the sum,
     # so that subtracting the class from the total costs no accuracy.
-    below = xp.where(is_top, -math.inf, centred)
-    second = _clip(xp, xp.amax(below, axis=1, keepdims=True), -1e30, 0.0)
-    shares = xp.exp(below - second)
-    mass = shares.sum(1, keepdims=True)
-    rest = second + xp.log(mass)
-    between = xp.exp(rest) - parts
-    log_odds = centred - xp.where(is_top, rest, xp.log1p(between))
+    shares = xp.exp(below - second[:, None])
+    mass = shares.sum(1)
+    ratio = xp.exp(second - first)[:, None]
+    between = ratio * (mass[:, None] - shares)
+    log_odds = z - first[:, None] - xp.log1p(between)
+    log_odds[top] = first - second - xp.log(mass)
 
     def pull_back(g: Any) -> Any:
-        h = xp.where(is_top, 0.0, g / (1.0 + between))
-        top = xp.where(is_top, g, 0.0).sum(1, keepdims=True) / _clip(xp, mass, 1.0, math.inf)
-        return g - top * shares - parts * (h.sum(1, keepdims=True) - h)
+        h = g / (1.0 + between)
+        h[top] = 0.0
+        total = h.sum(1)
+        from_top = g[top] / _clip(xp, mass, 1.0, math.inf)
+        out = g - shares * (from_top[:, None] + ratio * (total[:, None] - h))
+        out[top] -= total
+        return out
 
     return log_odds, pull_back
