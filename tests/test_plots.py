@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 from test_metrics import FirstCandidate
 
-from sklearn_cleanse import plots
+from sklearn_cleanse import CleanSEClassifier, plots
 from sklearn_cleanse.metrics import approximated_accuracy_scorer, expected_calibration_error
 from sklearn_cleanse.model_selection import CandidateKFold
 from sklearn_cleanse.plots import (
@@ -227,6 +229,28 @@ def test_disambiguation_of_an_estimator(fitted):
     assert display.matrix.sum() == len(X)
     display = DisambiguationDisplay.from_estimator(model, X, S)
     assert display.matrix.sum() == S.sum()
+
+
+def test_displays_look_inside_searches_and_pipelines(blobs):
+    X, S, y = blobs
+    model = CleanSEClassifier(max_epochs=2, random_state=0)
+    pipeline = make_pipeline(MinMaxScaler(), model)
+    grid = {"cleanseclassifier__temperature": [1, 3]}
+    cv = CandidateKFold(2, random_state=0)
+    search = GridSearchCV(pipeline, grid, scoring=approximated_accuracy_scorer, cv=cv).fit(X, S)
+    inner = search.best_estimator_[-1]
+    display = TrainingCurveDisplay.from_estimator(search)
+    assert display.history == inner.history_
+    scaled = search.best_estimator_[0].transform(X)
+    through = DisambiguationDisplay.from_estimator(search, X, S, y)
+    assert np.array_equal(
+        through.matrix, DisambiguationDisplay.from_estimator(inner, scaled, S, y).matrix
+    )
+    curves = [
+        ReliabilityDisplay.from_estimator(search, X, S, y),
+        ReliabilityDisplay.from_estimator(inner, scaled, S, y),
+    ]
+    assert np.array_equal(curves[0].rate, curves[1].rate)
 
 
 @pytest.mark.parametrize("n_classes", [3, 12, 23, 219])

@@ -6,6 +6,7 @@ import numpy as np
 
 from .._reading import read
 from .._scorer import predict_log_proba
+from ..candidates import candidate_softmax, check_candidates
 from ..metrics import _bin, _top_confidence
 from ._figure import COLORS, MARKERS, axes_for
 
@@ -242,7 +243,7 @@ class DisambiguationDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            A classifier with ``disambiguate``.
+            A classifier with ``predict_log_proba`` or ``predict_proba``.
         X : array-like of shape (n_samples, n_features)
             Samples.
         y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
@@ -258,7 +259,12 @@ class DisambiguationDisplay:
         -------
         display : DisambiguationDisplay
         """
-        believed = estimator.disambiguate(X, y_candidates)
+        log_proba = predict_log_proba(estimator, X)
+        _, candidates = check_candidates(
+            y_candidates, n_samples=len(log_proba), classes=estimator.classes_
+        )
+        proba = candidate_softmax(log_proba, candidates).toarray()
+        believed = estimator.classes_[proba.argmax(axis=1)]
         return cls.from_predictions(
             y_candidates, believed, truth, classes=estimator.classes_, normalize=normalize, ax=ax
         )

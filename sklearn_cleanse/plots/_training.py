@@ -53,7 +53,7 @@ class TrainingCurveDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            One with ``history_``.
+            One with ``history_``, or a search or pipeline around it.
         ax : array-like of two matplotlib Axes, default=None
             Where to draw. A new figure if None.
 
@@ -61,6 +61,7 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
+        estimator = _innermost(estimator)
         check_is_fitted(estimator, "history_")
         return cls(list(estimator.history_)).plot(ax=ax)
 
@@ -272,3 +273,14 @@ def _spans_decades(values: Any, ratio: float) -> bool:
         return False
     positive = positive[np.isfinite(positive) & (positive > 0)]
     return len(positive) > 1 and positive.max() / positive.min() >= ratio
+
+
+def _innermost(estimator):
+    """Look inside searches and pipelines for the estimator that was trained."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator
