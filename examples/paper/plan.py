@@ -37,10 +37,25 @@ TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 5.0)
 LAMBDAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 BATCH_SIZES = (16, 32, 64, 128, 256)
 
+#: What the defaults changed, in the parts that belong together.
+PARTS = (
+    ("loss",),
+    ("vote",),
+    ("neighbors_from",),
+    ("vote_start",),
+    ("count_loss",),
+    ("scaling",),
+    ("n_members",),
+    ("dropout",),
+    ("hidden_layer_sizes",),
+    ("lr", "schedule", "weight_decay"),
+)
+
 GROUPS = {
     "real": "all methods on the five real sets, our recipe and the paper's protocol",
     "fresh": "the defaults and the rivals on ten splits that nothing was tuned on",
     "ablation": "with and without votes and counts",
+    "parts": "our defaults with one part at a time as in the paper's form",
     "temperature": "T from 1 to 5",
     "lambda": "λ from 1e-5 to 1",
     "images": "image sets with uniform candidates, by batch size",
@@ -244,6 +259,18 @@ def _ablation(*_):
     return cells
 
 
+def _parts(*_):
+    """Take the defaults, and put back one thing at a time to what the paper has."""
+    from sklearn_cleanse import PAPER_SETTINGS
+
+    cells = [("cleanse", "defaults", _CLEANSE, {})]
+    for names in PARTS:
+        params = {name: PAPER_SETTINGS[name] for name in names}
+        setting = ", ".join(f"{name}={value}" for name, value in params.items())
+        cells.append(("cleanse", setting, _CLEANSE, params))
+    return cells
+
+
 def _sweep(name: str, symbol: str, values):
     def cells(*_):
         found = []
@@ -280,6 +307,7 @@ _CELLS = {
     "real": _real,
     "fresh": _fresh,
     "ablation": _ablation,
+    "parts": _parts,
     "temperature": _sweep("temperature", "T", TEMPERATURES),
     "lambda": _sweep("count_weight", "lambda", LAMBDAS),
     "images": _images,
@@ -292,7 +320,12 @@ def quick_plan(**options) -> list[Task]:
     few = {"seeds": (0, 1), "epochs": 10}
     sets = ["iris", "wine", "cancer", "digits"]
     tasks = plan("real", datasets=sets, settings=["ours", "paper"], **few, **options)
-    for group, methods in (("ablation", None), ("temperature", None), ("lambda", None)):
+    for group, methods in (
+        ("ablation", None),
+        ("parts", None),
+        ("temperature", None),
+        ("lambda", None),
+    ):
         tasks += plan(group, datasets=["wine"], methods=methods, **few, **options)
     tasks += plan("rivals-calibrated", datasets=["wine", "digits"], **few, **options)
     tasks += plan("fresh", datasets=["iris", "wine"], seeds=(110, 111), epochs=10, **options)

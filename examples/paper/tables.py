@@ -117,12 +117,16 @@ def image_table(results, dataset, recipe) -> Table:
     return Table(f"images-{dataset}-{recipe}", title, columns, rows, notes.all())
 
 
+def _own_methods(results, group) -> list[str]:
+    return [name for name in ("cleanse", "cleanse-paper") if name in results.have(3, group)]
+
+
 def ablation_table(results) -> Table:
     """With and without votes and counts."""
     columns = results.columns("ablation", REAL)
     notes = Notes("Test accuracy in %, as in the tables of real-world data; the paper's in [ ].")
     rows = []
-    for method in ("cleanse", "cleanse-paper"):
+    for method in _own_methods(results, "ablation"):
         for setting in ("neither", "votes", "counts", "both"):
 
             def beside(_, j, setting=setting):
@@ -147,6 +151,21 @@ def ablation_table(results) -> Table:
     return Table("ablation", "Ablation: votes and counts", names, rows, notes.all())
 
 
+def parts_table(results) -> Table:
+    """Our defaults, one part at a time put back to the paper's."""
+    columns = results.columns("parts", REAL)
+    notes = Notes("Test accuracy in %, as in the tables of real-world data.")
+    rows = []
+    for setting in ["defaults", *sorted(set(results.have(1, "parts")) - {"defaults"})]:
+        settings = [setting] * len(columns)
+        ((_, cells),) = accuracy_cells(
+            results, "parts", settings, columns, ["cleanse"], lambda *_: "", notes, 5, False
+        )
+        rows.append((setting, [cell._replace(bold=False) for cell in cells]))
+    names = [SET_NAMES.get(name, name) for name in columns]
+    return Table("parts", "Each part of the defaults put back", names, rows, notes.all())
+
+
 def sweep_table(results, group) -> Table:
     """Accuracy over the values of one parameter."""
     columns = results.columns(group, REAL)
@@ -154,7 +173,7 @@ def sweep_table(results, group) -> Table:
     symbol = "T" if group == "temperature" else "λ"
     settings = sorted(results.have(1, group), key=lambda s: float(s.partition("=")[2]))
     rows = []
-    for method in ("cleanse", "cleanse-paper"):
+    for method in _own_methods(results, group):
         for setting in settings:
             ((_, cells),) = accuracy_cells(
                 results,
@@ -276,6 +295,8 @@ def all_tables(results: Results) -> list[Table]:
                 tables.append(image_table(results, dataset, recipe))
     if results.have(1, "ablation"):
         tables.append(ablation_table(results))
+    if results.have(1, "parts"):
+        tables.append(parts_table(results))
     tables += [sweep_table(results, g) for g in ("temperature", "lambda") if results.have(1, g)]
     if results.have(1, "rivals-calibrated"):
         tables.append(calibrated_table(results))
