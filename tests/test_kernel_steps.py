@@ -1,9 +1,11 @@
 """The steps of PL-CGR and DPCLS, each against its definition."""
 
 import warnings
+from itertools import islice
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeClassifier
@@ -11,18 +13,23 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import KernelCenterer
 from test_kernel import make_problem, random_candidates
 
-from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier
+from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier, _dissimilarity
+from sklearn_cleanse.kernel._dissimilarity import (
+    Coupling,
+    Dissimilarity,
+    Smoother,
+    constrain,
+    elimination_order,
+)
 from sklearn_cleanse.kernel._steps import (
     ExactRidge,
     NystroemRidge,
     class_costs,
     class_distances,
     confidence_step,
-    constraint_step,
     cost_step,
     neighbor_laplacian,
     project_simplex,
-    propagation_step,
 )
 
 BOTH = pytest.mark.parametrize("Model", [PLCGRClassifier, DPCLSClassifier])
@@ -51,7 +58,7 @@ def problem():
         "D": rng.normal(size=(30, 30)),
         "dual": rng.normal(size=(30, 30)),
         "disjoint": disjoint,
-        "L": neighbor_laplacian(X, 5),
+        "L": neighbor_laplacian(X, 5).toarray(),
         "alpha": 0.05,
         "beta": 0.3,
         "mu": 0.7,
@@ -253,14 +260,44 @@ def test_plcgr_follows_its_definition(blobs):
 # --- DPCLS: each step ---------------------------------------------------------------------------
 
 
+def move(p, n_steps):
+    """Update the confidences."""
+    symmetric = (p["A"] + p["A"].T) / 2
+    coupling = Coupling(symmetric, np.zeros_like(p["F"]), symmetric.sum(axis=1).max())
+    return confidence_step(p["F"], p["Q"], coupling, p["candidates"], p["alpha"], n_steps)
+
+
+def smooth(p):
+    """Update the smooth copy, by way of the system that is solved for each row."""
+    smoother = Smoother(sp.csr_array(p["L"]), [])
+    smoother.prepare(2 * p["beta"] / p["mu"], 10.0)
+    return smoother.solve((p["A"] - p["dual"] / p["mu"]).T).T
+
+
+def bound(p):
+    """Update the bounded copy."""
+    push = p["alpha"] / p["mu"] * p["F"] @ p["F"].T
+    return constrain(p["D"], p["dual"] / p["mu"], push, p["disjoint"])
+
+
 def test_confidence_step_never_increases_the_objective(problem):
     p, values = problem, [lagrangian(problem)]
     for _ in range(30):
-        p = p | {"F": confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 1)}
+        p = p | {"F": move(p, 1)}
         values.append(lagrangian(p))
         assert (p["F"][~p["candidates"]] == 0).all()
     assert (np.diff(values) <= 1e-12).all()
     assert values[-1] < values[0]
+
+
+def test_steps_on_the_confidences_add_up(problem):
+    """Only samples that moved renew the pull on the others; nobody's is forgotten."""
+    first = p = problem | {"Q": 5 * problem["Q"]}
+    for _ in range(8):
+        previous, p = p, p | {"F": move(p, 1)}
+    np.testing.assert_allclose(move(first, 8), p["F"], atol=1e-12)
+    moving = (previous["F"] != p["F"]).any(axis=1)
+    assert 0 < moving.sum() < 10  # most of the 30 have come to rest
 
 
 @pytest.mark.parametrize("alpha", [0.02, 10.0])
@@ -268,13 +305,12 @@ def test_confidence_step_descends_even_where_it_is_not_convex(problem, alpha):
     p = problem | {"alpha": alpha}
     lowest = np.linalg.eigvalsh((p["A"] + p["A"].T) / 2)[0]
     assert (1 + alpha * lowest < 0) == (alpha == 10.0)
-    F = confidence_step(p["F"], p["Q"], p["A"], p["candidates"], alpha, 50)
-    assert lagrangian(p, F=F) < lagrangian(p)
+    assert lagrangian(p, F=move(p, 50)) < lagrangian(p)
 
 
 def test_confidence_step_finds_the_minimum_of_the_whole_objective(problem):
     p = problem
-    F = confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 2000)
+    F = move(p, 2000)
 
     def value(flat):
         return lagrangian(p, F=flat.reshape(30, 4))
@@ -294,18 +330,17 @@ def test_confidence_step_finds_the_minimum_of_the_whole_objective(problem):
     assert np.abs(moved - F).max() > 1e-3
 
 
-def test_propagation_step_minimises_the_objective(problem):
+def test_the_smooth_copy_minimises_the_objective(problem):
     p = problem
-    spectrum = np.linalg.eigh(p["L"])
-    D = propagation_step(p["A"], p["dual"], p["mu"], spectrum, p["beta"])
+    D = smooth(p)
     gradient = 2 * p["beta"] * D @ p["L"] + p["dual"] + p["mu"] * (D - p["A"])
     np.testing.assert_allclose(gradient, 0, atol=1e-10)
     assert lagrangian(p, D=D) <= lagrangian(p)
 
 
-def test_constraint_step_minimises_the_objective(problem):
+def test_the_bounded_copy_minimises_the_objective(problem):
     p = problem
-    A = constraint_step(p["D"], p["dual"], p["mu"], p["F"], p["disjoint"], p["alpha"])
+    A = bound(p)
     assert p["disjoint"].any()
     assert (A[p["disjoint"]] == 1).all()
     assert ((A >= 0) & (A <= 1)).all()
@@ -319,24 +354,115 @@ def test_constraint_step_minimises_the_objective(problem):
 
 
 def test_all_steps_together_never_increase_the_objective_at_a_fixed_dual(problem):
-    p, spectrum, values = problem, np.linalg.eigh(problem["L"]), []
+    p, values = problem, []
     for _ in range(5):
-        p = p | {"F": confidence_step(p["F"], p["Q"], p["A"], p["candidates"], p["alpha"], 3)}
-        values.append(lagrangian(p))
-        p = p | {"D": propagation_step(p["A"], p["dual"], p["mu"], spectrum, p["beta"])}
-        values.append(lagrangian(p))
-        p = p | {
-            "A": constraint_step(p["D"], p["dual"], p["mu"], p["F"], p["disjoint"], p["alpha"])
-        }
-        values.append(lagrangian(p))
+        for name, step in (("F", lambda p: move(p, 3)), ("D", smooth), ("A", bound)):
+            p = p | {name: step(p)}
+            values.append(lagrangian(p))
     assert (np.diff(values) <= 1e-10).all()
 
 
-def test_the_laplacian_is_one():
-    L = neighbor_laplacian(np.random.default_rng(0).normal(size=(25, 2)), 4)
+# --- DPCLS: how they are computed ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return neighbor_laplacian(np.random.default_rng(0).normal(size=(400, 4)), 6)
+
+
+def test_the_laplacian_is_one(graph):
+    L = graph.toarray()
     np.testing.assert_array_equal(L, L.T)
     np.testing.assert_allclose(L.sum(axis=1), 0, atol=1e-12)
-    assert (L[~np.eye(25, dtype=bool)] <= 0).all()
+    assert (L[~np.eye(400, dtype=bool)] <= 0).all()
+
+
+def test_samples_that_leave_together_are_no_neighbours(graph):
+    order, sizes = elimination_order(graph)
+    np.testing.assert_array_equal(np.sort(order), np.arange(400))
+    assert sizes[0] >= _dissimilarity.FEWEST
+    first = order[: sizes[0]]
+    assert graph[first][:, first].nnz == sizes[0]  # the diagonal
+    assert elimination_order(sp.csr_array((5, 5)))[1] == []  # nobody must be left over
+
+
+@pytest.mark.parametrize("way", ["elimination", "iteration"])
+@pytest.mark.parametrize("strength", [0.0, 1e-3, 1.0, 30.0])
+def test_smoothing_solves_its_system_either_way(graph, way, strength, monkeypatch):
+    monkeypatch.setattr(_dissimilarity, "DENSE_SPEED", np.inf if way == "elimination" else 0)
+    order, sizes = elimination_order(graph)
+    L = graph[order][:, order]
+    smoother = Smoother(L, sizes)
+    Y = np.random.default_rng(1).normal(size=(400, 70))
+    smoother.prepare(strength, np.linalg.norm(Y, axis=0).max())
+    before = Y.copy()
+    X = smoother.solve(Y)
+    np.testing.assert_array_equal(Y, before)
+    exact = np.linalg.solve(np.eye(400) + strength * L.toarray(), Y)
+    error = np.linalg.norm(X - exact, axis=0).max()
+    assert error < (1e-10 if way == "elimination" else _dissimilarity.ACCURACY)
+
+
+def plain_dpcls(X, candidates, alpha=0.01, beta=0.001, mu=1e-4):
+    """DPCLS as it is defined: whole matrices and an inverse. Yields F, A and the gap for ever."""
+    n = len(X)
+    ridge, L = ExactRidge(X, 0.05), neighbor_laplacian(X, 10).toarray()
+    F = candidates / candidates.sum(axis=1, keepdims=True)
+    disjoint = candidates.astype(int) @ candidates.T == 0
+    A, dual = np.zeros((n, n)), np.zeros((n, n))
+    while True:
+        Q = ridge.fit(F)
+        symmetric = (A + A.T) / 2
+        step = 1 / (1 + alpha * symmetric.sum(axis=1).max())
+        for _ in range(10):
+            gradient = F - Q + alpha * symmetric @ F
+            previous, F = F, project_simplex(F - step * gradient, candidates)
+            if np.abs(F - previous).max() < 1e-6:
+                break
+        D = (mu * A - dual) @ np.linalg.inv(2 * beta * L + mu * np.eye(n))
+        A = D + dual / mu - alpha / mu * F @ F.T
+        A[disjoint] = 1
+        A = A.clip(0, 1)
+        dual = dual + mu * (D - A)
+        mu = 1.1 * mu
+        yield F, A, np.abs(D - A).max()
+
+
+@pytest.mark.parametrize("width", [37, 248])
+@pytest.mark.parametrize("speed", [0, 12, np.inf])
+def test_dpcls_follows_its_definition(blobs, width, speed, monkeypatch):
+    """Blocks, shared rows, elimination and iteration change the time it takes and nothing else."""
+    for name, value in {"WIDTH": width, "DENSE_SPEED": speed, "FEWEST": 5, "STRIP": 999}.items():
+        monkeypatch.setattr(_dissimilarity, name, value)
+    X, candidates, _ = blobs
+    assert 10 < (candidates.sum(axis=1) == 1).sum() < 100  # clean samples share rows
+    model = DPCLSClassifier(max_iter=70, tol=0).fit(X, candidates)
+    plain = plain_dpcls(model.scaler_.transform(X), candidates)
+    expected, _, _ = next(islice(plain, 69, None))
+    np.testing.assert_allclose(model.candidate_proba_, expected, atol=1e-8)
+
+
+def test_dissimilarity_follows_its_definition(blobs):
+    X, candidates, _ = blobs
+    state = Dissimilarity(
+        candidates,
+        Smoother(neighbor_laplacian(X, 10), []),
+        weight=0.01,
+        smoothness=0.001,
+        penalty=1e-4,
+        growth=1.1,
+    )
+    for F, A, gap in islice(plain_dpcls(X, candidates), 40):  # noqa: B007
+        assert state.update(F) == pytest.approx(gap, abs=1e-7)
+    matrix, pull, curvature = state.couple(F)
+    among = np.ix_(state.partial, state.partial)
+    symmetric = (A + A.T) / 2
+    assert ((A > 0) & (A < 1)).mean() > 0.05  # neither trivial nor settled
+    np.testing.assert_allclose(matrix, symmetric[among], atol=1e-7)
+    np.testing.assert_allclose(
+        (symmetric @ F)[state.partial], matrix @ F[state.partial] + pull, atol=1e-5
+    )
+    assert curvature == pytest.approx(symmetric.sum(axis=1).max())
 
 
 def test_dpcls_stops_when_its_copies_agree(blobs):
@@ -345,3 +471,8 @@ def test_dpcls_stops_when_its_copies_agree(blobs):
     assert 50 < done.n_iter_ < 800
     assert DPCLSClassifier(max_iter=7).fit(X, candidates).n_iter_ == 7
     assert DPCLSClassifier(tol=1e-3).fit(X, candidates).n_iter_ < done.n_iter_
+
+
+def test_dpcls_has_nothing_to_do_on_clean_data(blobs):
+    X, _, truth = blobs
+    assert DPCLSClassifier().fit(X, truth).n_iter_ == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import laplacian
 from sklearn.cluster import KMeans
@@ -16,6 +17,8 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
+
+from ._dissimilarity import Coupling
 
 __all__ = ["ExactRidge", "NystroemRidge", "project_simplex"]
 
@@ -251,86 +254,47 @@ def cost_step(
     return project_simplex(outputs + weight / 2 * scale * (outputs - threshold), candidates)
 
 
-def neighbor_laplacian(X: np.ndarray, n_neighbors: int) -> np.ndarray:
-    """Build the dense Laplacian of the neighbour graph, of shape (n_samples, n_samples)."""
+def neighbor_laplacian(X: np.ndarray, n_neighbors: int) -> sp.csr_array:
+    """Build the Laplacian of the neighbour graph, of shape (n_samples, n_samples)."""
     n_neighbors = min(n_neighbors, len(X) - 1)
     graph = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors_graph(mode="distance")
     farthest = graph.data.reshape(len(X), n_neighbors).max(axis=1)
     width = farthest.mean() or 1.0  # 0: all rows are equal
     graph.data = np.exp(-((graph.data / width) ** 2))
-    return laplacian((graph + graph.T) / 2).toarray()
+    return sp.csr_array(laplacian((graph + graph.T) / 2))
 
 
 def confidence_step(
     confidences: np.ndarray,
     outputs: np.ndarray,
-    dissimilarity: np.ndarray,
+    coupling: Coupling,
     candidates: np.ndarray,
     weight: float,
     max_iter: int,
 ) -> np.ndarray:
     """Update the confidences of DPCLS by projected gradient descent.
 
-    Lowers ``||F - outputs||² + weight tr(F'AF)`` over confidences F, with A the dissimilarity. The
-    step is one over a bound on the curvature, so no step goes up, convex or not.
+    Lowers ``||F - outputs||² + weight tr(F'AF)`` over confidences F of the partial samples, with A
+    the dissimilarity. The step is one over a bound on the curvature, so no step goes up, convex or
+    not.
     """
-    # A is non-negative: its symmetric part has no eigenvalue above its largest row sum.
-    curvature = (dissimilarity.sum(axis=0) + dissimilarity.sum(axis=1)).max() / 2
-    step = 1.0 / (1.0 + weight * curvature)
+    step = 1.0 / (1.0 + weight * coupling.curvature)
+    # DEVIATES: the published row-wise variant has half of this (each pair of samples occurs twice
+    # in the trace), and so solves another problem.
+    pull = coupling.pull + (confidences.T @ coupling.matrix).T  # twice as fast as unturned
+    moving, rows = np.ones(len(confidences), dtype=bool), coupling.matrix
     for _ in range(max_iter):
-        # DEVIATES: the published row-wise variant has half of this second term (each pair of
-        # samples occurs twice in the trace), and so solves another problem.
-        pull = (dissimilarity @ confidences + dissimilarity.T @ confidences) / 2
         gradient = confidences - outputs + weight * pull
-        previous = confidences
-        confidences = project_simplex(confidences - step * gradient, candidates)
-        if np.abs(confidences - previous).max() < STILL:
+        renewed = project_simplex(confidences - step * gradient, candidates)
+        change, confidences = renewed - confidences, renewed
+        if np.abs(change).max() < STILL:
             break
+        # Most samples come to sit in a corner of the simplex, and leave the pull as it is. Picking
+        # the rows of the others takes as long as a few products with them.
+        moved = change.any(axis=1)
+        if moved[~moving].any():
+            moving, rows = np.ones(len(confidences), dtype=bool), coupling.matrix
+        elif 3 * moved.sum() < len(rows):
+            moving, rows = moved, coupling.matrix[moved]
+        pull += (change[moving].T @ rows).T
     return confidences
-
-
-def propagation_step(
-    bounded: np.ndarray,
-    dual: np.ndarray,
-    penalty: float,
-    spectrum: tuple[np.ndarray, np.ndarray],
-    weight: float,
-) -> np.ndarray:
-    """Spread the dissimilarity of DPCLS along the graph.
-
-    Minimises ``weight tr(DLD') + <dual, D - A> + penalty/2 ||D - A||²`` over D, with A the bounded
-    copy and L the Laplacian, given by its eigenvalues and eigenvectors.
-    """
-    eigenvalues, eigenvectors = spectrum
-    # Rounding can make the smallest eigenvalue, zero, a little negative.
-    shrink = 1.0 / (2 * weight * np.maximum(eigenvalues, 0.0) + penalty)
-    half = eigenvectors * np.sqrt(shrink)
-    # Building the inverse first, by a symmetric product, costs half of what rotating into the
-    # eigenbasis would.
-    inverse = half @ half.T
-    right = penalty * bounded
-    right -= dual
-    return np.matmul(right, inverse, out=half)
-
-
-def constraint_step(
-    smooth: np.ndarray,
-    dual: np.ndarray,
-    penalty: float,
-    confidences: np.ndarray,
-    disjoint: np.ndarray,
-    weight: float,
-) -> np.ndarray:
-    """Bound the dissimilarity of DPCLS to [0, 1], and to one between disjoint candidate sets.
-
-    Minimises ``weight tr(F'AF) + <dual, D - A> + penalty/2 ||D - A||²`` over such A, with D the
-    smooth copy and F the confidences.
-    """
-    bounded = confidences @ confidences.T
-    bounded *= -weight
-    bounded += dual
-    bounded /= penalty
-    bounded += smooth
-    np.clip(bounded, 0.0, 1.0, out=bounded)
-    np.copyto(bounded, 1.0, where=disjoint)
-    return bounded
