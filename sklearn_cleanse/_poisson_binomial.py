@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -36,12 +36,36 @@ _MAX_KEPT_LEAVES = 2048
 _MATMUL_MAX_WORK = 250_000
 
 
-@lru_cache(maxsize=512)
-def _range(size: int, xp: ModuleType, device: torch.device | None) -> Any:
-    return np.arange(size) if xp is np else torch.arange(size, device=device)
+def _recording(like: Tensor) -> bool:
+    """Whether a trace (on fake tensors) or a CUDA graph is being made of this call."""
+    return type(like) is not Tensor or (like.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-@lru_cache(maxsize=512)
+def _keep(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Keep the tensors that ``make(*sizes, dtype, device)`` returns, asked for by ``like=``.
+
+    Not in a recording: what is made in one holds no values yet, and what is kept here may be gone
+    when it is replayed.
+    """
+    kept = lru_cache(maxsize=512)(make)
+
+    @wraps(make)
+    def get(*sizes: int, like: Tensor) -> Tensor:
+        return (make if _recording(like) else kept)(*sizes, like.dtype, like.device)
+
+    return get
+
+
+@_keep
+def _device_range(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.arange(size, device=device)  # an index, whatever the dtype
+
+
+def _range(size: int, like: Any) -> Any:
+    return np.arange(size) if isinstance(like, np.ndarray) else _device_range(size, like=like)
+
+
+@_keep
 def _pair_matrix(
     rows: int, left: int, right: int, sign: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
@@ -142,7 +166,7 @@ class _DeviceTree:
         size, cols = a.shape
         if size * size * size_out * cols <= _MATMUL_MAX_WORK:
             outer = (a[:, None] * b).reshape(size * size, cols)
-            out = _pair_matrix(size_out, size, size, 1, self.dtype, self.device) @ outer
+            out = _pair_matrix(size_out, size, size, 1, like=a) @ outer
         else:
             out = self._zeros(size_out, cols)
             for j in range(min(size, size_out)):
@@ -157,7 +181,7 @@ class _DeviceTree:
         size_above, sibling = above.shape[0], pair.flip(1)
         if 2 * size * size * size_above * cols <= _MATMUL_MAX_WORK:
             outer = (above[:, None, None] * sibling).view(size_above * size, 2 * cols)
-            out = _pair_matrix(size, size_above, size, -1, self.dtype, self.device) @ outer
+            out = _pair_matrix(size, size_above, size, -1, like=pair) @ outer
         else:
             out, above = self._zeros(size, 2, cols), above[:, None]
             for j in range(min(size, size_above)):
@@ -213,7 +237,7 @@ def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) ->
         return (1.0 / (1.0 + xp.exp(-_clip(xp, z + theta, -40.0, 40.0)))).sum(0)
 
     ordered = np.sort(z, axis=0) if xp is np else torch.sort(z, dim=0).values
-    column = _range(m, xp, None if xp is np else z.device)
+    column = _range(m, z)
     bound = 1.0 / _FLOOR[dtype]  # infinite logits: certain rows, which no shift can move
     at_least = _clip(xp, -ordered[_clip(xp, n - lower, 0, n - 1), column], 0.0, bound)
     at_most = _clip(xp, -ordered[_clip(xp, n - 1 - upper, 0, n - 1), column], -bound, 0.0)
@@ -234,9 +258,9 @@ def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) ->
     return theta
 
 
-def _inside(xp: ModuleType, lower: Any, upper: Any, size: int, device: Any) -> tuple[Any, Any]:
+def _inside(lower: Any, upper: Any, size: int) -> tuple[Any, Any]:
     """Column of the counts k = 0, ..., size, and one where k < size is in the interval."""
-    k = _range(size + 1, xp, device)[:, None]
+    k = _range(size + 1, lower)[:, None]
     inside = ((k >= lower) & (k <= upper)) * 1.0
     inside[-1] = 0.0
     return k, inside
@@ -253,7 +277,7 @@ def _solve(
 ) -> tuple[Any, Any]:
     """Log-probabilities (m,) and, if asked for, their derivatives by the logits (n, m)."""
     n, m = z.shape
-    size, device = min(max_count, n) + 1, None if xp is np else z.device
+    size = min(max_count, n) + 1
     tree = _HostTree(n, m, size) if xp is np else _DeviceTree(n, m, size, dtype, z.device)
     certain = (lower <= 0) & (upper >= n)
     upper = _clip(xp, upper, None, max_count)
@@ -267,7 +291,7 @@ def _solve(
     positive = 1.0 / (1.0 + odds)  # of each row, before and after the tilt
     negative = odds * positive
     tree.leaves[0], tree.leaves[1] = negative[1], positive[1]
-    k, inside = _inside(xp, lower, upper, size, device)
+    k, inside = _inside(lower, upper, size)
     fade = xp.exp(_clip(xp, (anchor - k) * theta, -limit, 0.0))
     total = (tree.grow() * (inside * fade)[:-1]).sum(0)
 
@@ -289,7 +313,7 @@ def _solve(
     # exp(theta), which is a step of `fade`.
     weights = (inside[1:] - inside[:-1]) * xp.where(from_above, fade[:-1], fade[1:])
     slope = xp.where(from_above, negative[1] * positive[0], positive[1] * negative[0])
-    inverse = xp.where((total > 0.0) & ~certain, 1.0 / total, 0.0)
+    inverse = xp.where((log_prob > -math.inf) & ~certain, 1.0 / total, 0.0)
     return log_prob, tree.others(weights) * (slope * inverse)
 
 
@@ -310,7 +334,7 @@ def _solve_untilted(
     leaves += 1.0
     np.divide(1.0, leaves, out=leaves)
     leaves += tree.floor
-    _, inside = _inside(np, lower, upper, size, None)
+    _, inside = _inside(lower, upper, size)
     total = np.einsum("kc,kc->c", tree.grow(), inside[:-1])
     log_prob, slope = np.log(np.minimum(total, 1.0)), None
     if grad:
@@ -330,7 +354,8 @@ def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> t
         log_prob, slope = np.zeros(m), np.zeros((n, m)) if grad else None
         log_prob[never] = -np.logaddexp(0.0, z[:, never]).sum(0)
         if slope is not None:
-            slope[:, never] = -1.0 / (1.0 + np.exp(-z[:, never]))
+            possible = log_prob[never] > -math.inf  # no row is certain to be one
+            slope[:, never] = possible / (-1.0 - np.exp(-z[:, never]))
         rest, solve = ~(never | certain), _solve_host
     else:
         log_prob, slope, total = _solve_untilted(z, lower, upper, max_count, grad)
@@ -346,7 +371,7 @@ def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> t
 def _one_vs_rest(xp: ModuleType, z: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Log-odds of each class under the softmax (n, m), and the product with their Jacobian."""
     n = z.shape[0]
-    top = _range(n, xp, None if xp is np else z.device), z.argmax(1)  # where each row is largest
+    top = _range(n, z), z.argmax(1)  # where each row is largest
     first = z[top]
     below = z + 0.0
     below[top] = -math.inf

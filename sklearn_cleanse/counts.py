@@ -2,19 +2,22 @@
 
 The number of rows with label j is a sum of independent Bernoulli variables (a Poisson-binomial
 variable). :func:`interval_log_prob` gives the log-probability that it lies between two bounds,
-exactly, for all classes at once; it needs nothing else of this package.
+exactly, for all classes at once. This module and the kernel beside it, `_poisson_binomial`, use
+nothing else of this package.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from ._poisson_binomial import _clip, _one_vs_rest, _solve, _solve_host
@@ -39,12 +42,28 @@ def _leave(array: Any, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype)
 
 
-def _interval(
-    xp: ModuleType, z: Any, lower: Tensor, upper: Tensor, max_count: int, dtype: Any, grad: bool
-) -> tuple[Any, Any]:
+class _Bounds(NamedTuple):
+    """Bounds (m,) within [0, n + 1] and [-1, n], and the largest count that matters.
+
+    ``sign`` (m,) is -1 where a class's zeros are counted instead of its ones; None if nowhere.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    max_count: int
+    sign: Tensor | None = None
+
+
+def _interval(xp: ModuleType, z: Any, bounds: _Bounds, dtype: Any, grad: bool) -> tuple[Any, Any]:
+    lower, upper, max_count, sign = bounds
+    mirror: Any = sign.numpy() if xp is np and sign is not None else sign
+    if mirror is not None:
+        z = z * mirror
     if xp is np:
-        return _solve_host(z, lower.numpy(), upper.numpy(), max_count, grad)
-    return _solve(z, lower, upper, max_count, grad, torch, dtype)
+        log_prob, slope = _solve_host(z, lower.numpy(), upper.numpy(), max_count, grad)
+    else:
+        log_prob, slope = _solve(z, lower, upper, max_count, grad, torch, dtype)
+    return log_prob, slope * mirror if grad and mirror is not None else slope
 
 
 def _quiet() -> np.errstate:
@@ -72,19 +91,18 @@ class _IntervalLogProb(torch.autograd.Function):
     """The gradient is made along with the value: between the passes only it is kept, (n, m)."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, lower: Tensor, upper: Tensor, max_count: int) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, bounds: _Bounds, grad: bool) -> Tensor:
         xp, z, dtype = _enter(logits)
-        grad = ctx.needs_input_grad[0]
         with _quiet():
-            log_prob, slope = _interval(xp, z, lower, upper, max_count, dtype, grad)
+            log_prob, slope = _interval(xp, z, bounds, dtype, grad)
         if grad:
             ctx.save_for_backward(_leave(slope, logits.dtype), logits)
         return _leave(log_prob, logits.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
         slope, logits = ctx.saved_tensors
-        return _once(slope * grad_output, grad_output, logits), None, None, None
+        return _once(slope * grad_output, grad_output, logits), None, None
 
 
 class _OneVsRest(torch.autograd.Function):
@@ -108,14 +126,11 @@ class _SoftmaxCountLoss(torch.autograd.Function):
     """One-vs-rest, interval and sum in one: in a training step each call saved can be felt."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, lower: Tensor, upper: Tensor, max_count: int, entropy: bool
-    ) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, bounds: _Bounds, entropy: bool, grad: bool) -> Tensor:
         xp, z, dtype = _enter(logits)
-        grad = ctx.needs_input_grad[0]
         with _quiet():
             log_odds, pull_back = _one_vs_rest(xp, z)
-            log_prob, slope = _interval(xp, log_odds, lower, upper, max_count, dtype, grad)
+            log_prob, slope = _interval(xp, log_odds, bounds, dtype, grad)
             if entropy:
                 log_prob = _clip(xp, log_prob, -1e4, 0.0)  # exp is zero there, and 0 * inf is not
                 weight = xp.exp(log_prob)
@@ -129,19 +144,33 @@ class _SoftmaxCountLoss(torch.autograd.Function):
         return _leave(loss, logits.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
         gradient, logits = ctx.saved_tensors
-        return _once(gradient * grad_output, grad_output, logits), None, None, None, None
+        return _once(gradient * grad_output, grad_output, logits), None, None, None
 
 
-def _check_bounds(logits: Tensor, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
+def _wants_gradient(logits: Tensor) -> bool:
+    # asked by the caller: within forward gradients are off, and needs_input_grad ignores no_grad
+    return logits.requires_grad and torch.is_grad_enabled()
+
+
+def _check_logits(logits: Tensor) -> tuple[int, int]:
     if logits.ndim != 2:
         raise ValueError(f"logits must have shape (n, m); got {tuple(logits.shape)}")
     if not logits.is_floating_point():
-        raise TypeError(f"logits must be floating point; got {logits.dtype}")
-    m = logits.shape[1]
-    bounds = []
-    for name, bound in (("lower", lower), ("upper", upper)):
+        raise TypeError(f"logits must be floating point; got {logits.dtype}; call .float() first")
+    n, m = logits.shape
+    return n, m
+
+
+def _check_bounds(logits: Tensor, lower: Any, upper: Any, max_count: int | None) -> _Bounds:
+    n, m = _check_logits(logits)
+    if max_count is not None and max_count < 0:
+        raise ValueError(
+            f"max_count must not be negative; got {max_count}; pass the largest upper bound"
+        )
+    checked = []
+    for name, bound, least in (("lower", lower, 0), ("upper", upper, -1)):
         bound = torch.as_tensor(bound)
         if bound.dtype not in _INTEGERS:
             raise TypeError(f"{name} must hold integers; got {bound.dtype}")
@@ -150,16 +179,30 @@ def _check_bounds(logits: Tensor, lower: Any, upper: Any) -> tuple[Tensor, Tenso
                 f"{name} must have shape ({m},), one bound per column of logits; "
                 f"got {tuple(bound.shape)}"
             )
-        bounds.append(bound.long() if bound.ndim else bound.long().expand(m))
-    return bounds[0], bounds[1]
+        # a bound further out means the same, but n minus it might overflow
+        bound = bound.long().clamp(least, least + n + 1)
+        checked.append(bound if bound.ndim else bound.expand(m))
+    bounds = _Bounds(checked[0], checked[1], n if max_count is None else max_count)
+    if max_count is None and bounds.lower.is_cpu and bounds.upper.is_cpu:
+        bounds = _read_bounds(bounds.lower, bounds.upper, n)
+    low, high, largest, sign = bounds
+    device = logits.device
+    return _Bounds(
+        low.to(device), high.to(device), largest, None if sign is None else sign.to(device)
+    )
 
 
-def _largest_count(lower: Tensor, upper: Tensor, n: int) -> int:
-    """Largest count that matters, if the bounds are in the host's memory; n otherwise."""
-    if lower.device.type != "cpu" or upper.device.type != "cpu":
-        return n
+def _read_bounds(lower: Tensor, upper: Tensor, n: int) -> _Bounds:
+    """Few zeros are as good as few ones: where that at least halves the tables, count zeros."""
     low, high = lower.numpy(), upper.numpy()
-    return int(high[(low > 0) | (high < n)].max(initial=0).clip(0, n))
+    limited = (low > 0) | (high < n)
+    most_ones = int(high[limited].max(initial=0))
+    most_either = int(np.minimum(high, n - low)[limited].max(initial=0))
+    if 2 * most_either >= most_ones:
+        return _Bounds(lower, upper, most_ones)
+    flip = n - lower < upper
+    lower, upper = torch.where(flip, n - upper, lower), torch.where(flip, n - lower, upper)
+    return _Bounds(lower, upper, most_either, 1 - 2 * flip.long())
 
 
 def interval_log_prob(
@@ -169,24 +212,28 @@ def interval_log_prob(
 
     For each column j, ``log P(lower_j <= y_1j + ... + y_nj <= upper_j)`` where y_ij is one with
     probability ``sigmoid(logits_ij)``. Exact to rounding, in any tail, and differentiable once by
-    the logits (a second derivative raises RuntimeError). Computed in float64 whatever the dtype
-    of the logits; on MPS, which has none, in float32, where the logarithm keeps about five digits
-    up to a thousand rows.
+    the logits (a second derivative raises RuntimeError, and so does ``torch.func.grad``, which is
+    not supported). Computed in float64 whatever the dtype of the logits; on MPS, which has none,
+    in float32: up to a thousand rows the logarithm is then right to about 1e-5 of its size, and
+    near P = 1, where it is small, to about 3e-5 absolute.
 
     Parameters
     ----------
     logits : Tensor of shape (n, m)
-        Log-odds, ``log p - log(1 - p)``: both tails of p are resolved. If you hold
-        log-probabilities, pass ``log_p - torch.log(-torch.expm1(log_p))``. Infinite logits are
-        certain outcomes.
+        Log-odds, ``log p - log(1 - p)``: both tails of p are resolved. From softmax logits make
+        them by :func:`one_vs_rest_logits`. If they come from elsewhere, it is the caller's part
+        that their own gradients are finite; a log-probability that has rounded to 0 cannot be
+        turned into log-odds any more. Infinite logits are certain outcomes.
     lower, upper : integer Tensor of shape (m,), or int
         Bounds, inclusive. ``[0, n]`` gives exactly 0. An interval that holds no count between
-        0 and n gives -inf with a zero gradient.
-    max_count : int, optional
+        0 and n, or that infinite logits rule out, gives -inf with a zero gradient.
+    max_count : int or None, default=None
         Cuts the tables, and any interval that ends above it except ``[0, n]``, at this count: the
-        largest upper bound, when the caller knows it. By default it is read from the bounds if
-        these are in the host's memory; from an accelerator nothing is read, so that the call can
-        be captured in a CUDA graph, and the tables have full length.
+        largest upper bound, when the caller knows it. If None, it is read from the bounds if these
+        are in the host's memory, and zeros are counted instead of ones where they are fewer.
+        From an accelerator nothing is read, and the tables have full length. With logits and
+        bounds on the device the call is designed for CUDA-graph capture; this is tested by a
+        dispatch filter and on the meta device, not on CUDA.
 
     Returns
     -------
@@ -203,21 +250,11 @@ def interval_log_prob(
     >>> interval_log_prob(logits - 1e4, 2, 3)
     tensor([-19996.4328], dtype=torch.float64)
     """
-    lower, upper = _check_bounds(logits, lower, upper)
-    n = logits.shape[0]
+    bounds = _check_bounds(logits, lower, upper, max_count)
     if logits.numel() == 0:
-        return logits.sum(0).masked_fill(((lower > 0) | (upper < 0)).to(logits.device), -math.inf)
-    if max_count is None:
-        max_count = _largest_count(lower, upper, n)
-        # Few zeros are as good as few ones: where that is narrower, count zeros.
-        mirrored = torch.minimum(n - lower, upper)
-        if lower.device.type == "cpu" and 2 * _largest_count(lower, mirrored, n) < max_count:
-            flip = n - lower < upper
-            lower, upper = torch.where(flip, n - upper, lower), torch.where(flip, n - lower, upper)
-            max_count = _largest_count(lower, upper, n)
-            logits = logits * torch.where(flip, -1.0, 1.0).to(logits)
-    lower, upper = lower.to(logits.device), upper.to(logits.device)
-    return _IntervalLogProb.apply(logits, lower, upper, max_count)
+        impossible = (bounds.lower > 0) | (bounds.upper < 0)
+        return logits.sum(0).masked_fill(impossible, -math.inf)
+    return _IntervalLogProb.apply(logits, bounds, _wants_gradient(logits))
 
 
 def one_vs_rest_logits(logits: Tensor) -> Tensor:
@@ -229,6 +266,7 @@ def one_vs_rest_logits(logits: Tensor) -> Tensor:
     Parameters
     ----------
     logits : Tensor of shape (n, m)
+        Softmax logits; log-probabilities are such too.
 
     Returns
     -------
@@ -242,21 +280,22 @@ def one_vs_rest_logits(logits: Tensor) -> Tensor:
     >>> one_vs_rest_logits(torch.tensor([[1e4, 0.0, 0.0]]))
     tensor([[  9999.3066, -10000.0000, -10000.0000]])
     """
-    return _OneVsRest.apply(logits)
+    _check_logits(logits)
+    return _OneVsRest.apply(logits) if logits.numel() else logits.clone()
 
 
 def _softmax_count_loss(
     logits: Tensor, lower: Any, upper: Any, max_count: int | None, entropy: bool
 ) -> Tensor:
-    lower, upper = _check_bounds(logits, lower, upper)
-    if max_count is None:
-        max_count = _largest_count(lower, upper, logits.shape[0])
-    lower, upper = lower.to(logits.device), upper.to(logits.device)
-    return _SoftmaxCountLoss.apply(logits, lower, upper, max_count, entropy)
+    if logits.numel() == 0:
+        log_prob = interval_log_prob(logits, lower, upper, max_count=max_count)
+        return (torch.special.entr(log_prob.exp()) if entropy else -log_prob).sum()
+    bounds = _check_bounds(logits, lower, upper, max_count)
+    return _SoftmaxCountLoss.apply(logits, bounds, entropy, _wants_gradient(logits))
 
 
 def interval_loss(
-    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: Any = None
+    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: int | None = None
 ) -> Tensor:
     """Minus the log-probability that each class's count keeps its bounds, summed over classes.
 
@@ -270,39 +309,105 @@ def interval_loss(
         Rows of the batch that have the class among their candidates.
     proportions : ignored
         Present so that all count losses are called alike.
-    max_count : int, optional
+    max_count : int or None, default=None
         The largest upper bound, see :func:`interval_log_prob`.
 
     Returns
     -------
-    Tensor, a scalar
+    Tensor of shape ()
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.counts import interval_loss
+    >>> logits = torch.zeros(4, 2, dtype=torch.float64)
+    >>> interval_loss(logits, torch.tensor([2, 0]), torch.tensor([2, 4])).neg().exp()  # 6 / 16
+    tensor(0.3750, dtype=torch.float64)
     """
     return _softmax_count_loss(logits, lower, upper, max_count, entropy=False)
 
 
 def entropy_loss(
-    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: Any = None
+    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: int | None = None
 ) -> Tensor:
-    """``-P log P`` summed over classes, Eq. (10) as printed; parameters of `interval_loss`.
+    """``-P log P`` summed over classes, Eq. (10) as printed.
 
     It vanishes at P = 0 too: below P = 1/e its gradient drives counts out of their interval.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n, m)
+        Softmax logits of a batch, over all classes (not only the candidates).
+    lower, upper : integer Tensor of shape (m,)
+        Bounds, inclusive, as for :func:`interval_loss`.
+    proportions : ignored
+        Present so that all count losses are called alike.
+    max_count : int or None, default=None
+        The largest upper bound, see :func:`interval_log_prob`.
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.counts import entropy_loss
+    >>> logits = torch.zeros(4, 2, dtype=torch.float64)
+    >>> entropy_loss(logits, torch.tensor([2, 0]), torch.tensor([2, 4]))  # -(6/16) log(6/16)
+    tensor(0.3678, dtype=torch.float64)
     """
     return _softmax_count_loss(logits, lower, upper, max_count, entropy=True)
 
 
 def proportion_loss(
-    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: Any = None
+    logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: int | None = None
 ) -> Tensor:
     """Kullback-Leibler divergence of the batch's mean prediction from given class proportions.
 
     ``sum_j pi_j (log pi_j - log mean_i p_ij)``: the form for large data, linear in n and m.
-    Parameters of `interval_loss`, of which the bounds go unused; `proportions` (m,), for instance
-    from :func:`estimate_proportions`, is required.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n, m)
+        Softmax logits of a batch of at least one row, over all classes.
+    lower, upper : ignored
+        Present so that all count losses are called alike.
+    proportions : array-like of shape (m,)
+        Share of each class, none negative; for instance from :func:`estimate_proportions`.
+        Required. The signs are checked in the host's memory only.
+    max_count : ignored
+        Present so that all count losses are called alike.
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.counts import proportion_loss
+    >>> proportion_loss(torch.zeros(4, 2), None, None, [1.0, 0.0])  # log 2
+    tensor(0.6931)
     """
     if proportions is None:
         raise ValueError("the proportion loss needs proportions; see estimate_proportions")
-    mean = torch.logsumexp(torch.log_softmax(logits, 1), 0) - math.log(logits.shape[0])
-    pi = torch.as_tensor(proportions).to(logits)
+    n, m = _check_logits(logits)
+    if n == 0:
+        raise ValueError(
+            f"logits of shape {(n, m)} has no rows; the mean prediction needs at least one"
+        )
+    pi = torch.as_tensor(proportions)
+    if pi.shape != (m,):
+        raise ValueError(
+            f"proportions must have shape ({m},), one per column of logits; got {tuple(pi.shape)}"
+        )
+    if pi.is_cpu and not bool((pi >= 0).all()):
+        raise ValueError(
+            f"proportions must be 0 or more; got {pi.tolist()}; see estimate_proportions"
+        )
+    mean = torch.logsumexp(torch.log_softmax(logits, 1), 0) - math.log(n)
+    pi = pi.to(logits)
     # xlogy is 0 where pi is; a class of proportion 0 must not multiply its -inf either
     return (torch.xlogy(pi, pi) - pi * mean.masked_fill(pi == 0, 0.0)).sum()
 
@@ -322,15 +427,16 @@ def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 
     each row spreads one vote over its candidates in the present proportions. This is the maximum
     likelihood if a candidate set is equally likely under each of its labels, as when distractors
     are drawn without regard to the true label. Where distractors depend on the label, as in real
-    data, it is biased towards frequent candidates (docs/counts.md has figures). The objective is
-    concave; where it has several maxima (labels that always occur together) the mass is shared.
+    data, it is biased towards frequent candidates, and splitting each row evenly over its
+    candidates can be closer. The objective is concave; where it has several maxima (labels that
+    always occur together) the mass is shared.
 
     Parameters
     ----------
     candidates : sparse array, or ndarray, of shape (n, m)
         Nonzero where a label is a candidate of a row.
     max_iter : int, default=2000
-        Most iterations.
+        Most iterations; reaching them gives a ConvergenceWarning.
     tol : float, default=1e-7
         Stop when no proportion moves by more.
 
@@ -360,4 +466,11 @@ def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 
         previous, pi = pi, pi * (votes @ (1.0 / (sets @ pi))) / n
         if np.abs(pi - previous).max() <= tol:
             break
+    else:
+        warnings.warn(
+            f"the proportions had not settled to tol={tol} after max_iter={max_iter} iterations; "
+            "raise one of the two",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return np.asarray(pi / pi.sum())

@@ -1,12 +1,18 @@
 """Facts about the count losses: what they sum, what they refuse, and no synchronisation."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from test_poisson_binomial import compute_in_torch
+from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sklearn_cleanse import _poisson_binomial, counts
+from sklearn_cleanse._poisson_binomial import _pair_matrix
 from sklearn_cleanse.counts import (
     COUNT_LOSSES,
     estimate_proportions,
@@ -38,10 +44,31 @@ def test_second_derivatives_are_refused_clearly():
         lambda z: interval_log_prob(z, 1, 2).sum(),
         lambda z: one_vs_rest_logits(z).square().sum(),
         lambda z: COUNT_LOSSES["interval"](z, 1, 2),
+        lambda z: COUNT_LOSSES["entropy"](z, 1, 2),
     ):
         (grad,) = torch.autograd.grad(function(z), z, create_graph=True)
         with pytest.raises(RuntimeError, match="differentiable once"):
             grad.sum().backward()
+
+
+def test_functional_gradients_are_refused():
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda z: one_vs_rest_logits(z).sum())(torch.zeros(3, 2))
+    with pytest.raises(RuntimeError):
+        torch.func.grad(lambda z: interval_log_prob(z, 1, 2).sum())(torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("function", [interval_log_prob, COUNT_LOSSES["interval"]])
+def test_without_gradients_only_the_value_is_computed(function, monkeypatch):
+    asked = []
+    solve = counts._solve_host
+    monkeypatch.setattr(counts, "_solve_host", lambda *args: asked.append(args[-1]) or solve(*args))
+    z = torch.zeros(3, 2, requires_grad=True)
+    want = function(z, 1, 2)
+    with torch.no_grad():
+        torch.testing.assert_close(function(z, 1, 2), want.detach(), rtol=0, atol=0)
+    function(z.detach(), 1, 2)
+    assert asked == [True, False, False]
 
 
 def test_float32_in_float32_out():
@@ -61,6 +88,50 @@ def test_bad_bounds_are_refused_by_name():
         interval_log_prob(z, 0, torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="logits must have shape"):
         interval_log_prob(z[0], 0, 1)
+    with pytest.raises(TypeError, match="logits must be floating point; got"):
+        interval_log_prob(z.long(), 0, 1)
+    with pytest.raises(ValueError, match="max_count must not be negative; got -1"):
+        interval_log_prob(z, 0, 1, max_count=-1)
+
+
+def test_one_vs_rest_refuses_what_is_no_matrix_of_logits():
+    with pytest.raises(TypeError, match="logits must be floating point"):
+        one_vs_rest_logits(torch.zeros(3, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="logits must have shape"):
+        one_vs_rest_logits(torch.zeros(3))
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 2), (0, 0)])
+def test_no_rows_or_no_classes_give_empty_log_odds_and_no_loss(shape):
+    z = torch.zeros(shape, requires_grad=True)
+    assert one_vs_rest_logits(z).shape == shape
+    for name in ("interval", "entropy"):
+        loss = COUNT_LOSSES[name](z, 0, 1)
+        loss.backward()
+        assert loss == 0
+        assert z.grad.shape == shape
+
+
+def test_bounds_of_any_size_do_not_overflow(backend):
+    z = torch.tensor(np.random.default_rng(0).normal(size=(7, 3)))
+    limits = torch.iinfo(torch.int64)
+    want = interval_log_prob(z, 0, torch.tensor([2, 5, 7]))
+    got = interval_log_prob(z, limits.min, torch.tensor([2, 5, limits.max]))
+    assert torch.equal(got, want)
+    assert torch.all(interval_log_prob(z, limits.max, limits.min) == -math.inf)
+    assert torch.all(interval_log_prob(z, limits.min, limits.min) == -math.inf)
+
+
+def test_a_rounded_log_probability_still_has_a_finite_gradient():
+    """In float32 the larger log-probability is 0, from which log-odds cannot be made alone."""
+    z = torch.tensor([[18.0, 0.0]] * 3, requires_grad=True)
+    log_p = torch.log_softmax(z, 1)
+    assert torch.all(log_p[:, 0] == 0.0)
+    log_odds = one_vs_rest_logits(log_p)
+    torch.testing.assert_close(log_odds, torch.tensor([[18.0, -18.0]] * 3))
+    interval_log_prob(log_odds, torch.tensor([0, 1]), torch.tensor([2, 2])).sum().backward()
+    assert torch.isfinite(z.grad).all()
+    assert torch.all(z.grad[:, 0] < 0)
 
 
 class NoSynchronisation(TorchDispatchMode):
@@ -86,6 +157,59 @@ def test_nothing_is_read_back_from_the_device(n, monkeypatch):
         loss(meta, bounds, bounds).backward()
     interval_log_prob(meta, bounds, bounds).sum().backward()
     assert meta.grad.shape == (n, 4)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (0, 4)])
+def test_one_bound_may_be_a_number_and_the_other_on_the_device(shape):
+    meta = torch.zeros(shape, device="meta", requires_grad=True)
+    bound = torch.zeros(4, dtype=torch.long, device="meta")
+    for lower, upper in ((1, bound), (bound, 3), (1, 3)):
+        assert interval_log_prob(meta, lower, upper).is_meta
+        assert COUNT_LOSSES["interval"](meta, lower, upper).is_meta
+
+
+def test_a_trace_leaves_nothing_behind(monkeypatch):
+    compute_in_torch(monkeypatch)
+
+    def loss():
+        z = torch.zeros(23, 19, dtype=torch.float64, requires_grad=True)
+        bounds = torch.zeros(19, dtype=torch.long), torch.full((19,), 11)
+        return COUNT_LOSSES["interval"](z, *bounds, max_count=11)
+
+    for _ in range(2):
+        with FakeTensorMode():
+            loss()
+    assert math.isfinite(loss())
+
+
+def test_what_a_cuda_graph_captures_is_its_own(monkeypatch):
+    like = torch.zeros(1)
+    kept = _pair_matrix(3, 2, 2, 1, like=like)
+    assert _pair_matrix(3, 2, 2, 1, like=like) is kept
+    monkeypatch.setattr(_poisson_binomial, "_recording", lambda like: True)
+    own = _pair_matrix(3, 2, 2, 1, like=like)
+    assert own is not kept
+    assert torch.equal(own, kept)
+
+
+@pytest.mark.parametrize("name", ["interval", "entropy"])
+def test_losses_count_zeros_where_they_are_fewer(name, backend, monkeypatch):
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.normal(size=(30, 3)) + [6, 0, 0], requires_grad=True)
+    lower, upper = torch.tensor([28, 0, 0]), torch.tensor([30, 2, 1])
+    want = COUNT_LOSSES[name](z, lower, upper, max_count=30)
+    interval, largest = counts._interval, []
+
+    def record(xp, z, bounds, dtype, grad):
+        largest.append(bounds.max_count)
+        return interval(xp, z, bounds, dtype, grad)
+
+    monkeypatch.setattr(counts, "_interval", record)
+    got = COUNT_LOSSES[name](z, lower, upper)
+    assert largest == [2]
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
+    grad, want_grad = (torch.autograd.grad(loss, z)[0] for loss in (got, want))
+    torch.testing.assert_close(grad, want_grad, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["interval", "entropy"])
@@ -126,6 +250,19 @@ def test_proportion_loss_is_a_divergence():
         loss(z, None, None)
 
 
+def test_bad_proportions_are_refused_by_name():
+    loss, z = COUNT_LOSSES["proportion"], torch.zeros(3, 2)
+    with pytest.raises(ValueError, match=r"proportions must have shape \(2,\).*got \(3,\)"):
+        loss(z, None, None, [0.2, 0.3, 0.5])
+    for bad in (-0.5, math.nan):
+        with pytest.raises(ValueError, match=f"proportions must be 0 or more; got .*{bad}"):
+            loss(z, None, None, [1.5, bad])
+    with pytest.raises(ValueError, match="has no rows; the mean prediction needs at least one"):
+        loss(z[:0], None, None, [0.5, 0.5])
+    with pytest.raises(ValueError, match="logits must have shape"):
+        loss(z[0], None, None, [0.5, 0.5])
+
+
 @pytest.mark.parametrize("rate", [0.1, 0.4])
 def test_proportions_are_recovered_from_candidates(rate):
     rng = np.random.default_rng(0)
@@ -157,3 +294,12 @@ def test_labels_that_always_occur_together_share_their_mass():
 def test_a_row_without_candidates_is_named():
     with pytest.raises(ValueError, match="row 1 has no candidate"):
         estimate_proportions(np.array([[1, 0], [0, 0]]))
+    with pytest.raises(ValueError, match="there are no rows"):
+        estimate_proportions(np.zeros((0, 2)))
+
+
+def test_proportions_that_have_not_settled_are_announced():
+    sets = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 1, 0]])
+    with pytest.warns(ConvergenceWarning, match="tol=1e-07 after max_iter=2 iterations"):
+        pi = estimate_proportions(sets, max_iter=2)
+    assert pi.sum() == pytest.approx(1.0)
