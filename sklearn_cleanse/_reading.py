@@ -16,9 +16,10 @@ def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array,
     """Return classes, candidates, and the column of each of the named arrays of labels."""
     arrays = {name: column_or_1d(values) for name, values in labels.items()}
     written, matrix = _as_labels_or_matrix(y)
-    if matrix is None:  # the labels themselves: all that are named, by whomever, are classes
+    if matrix is None:  # the labels themselves: all that are named are classes, save by truth
         flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
-        classes = _extend(classes, flat, *arrays.values())
+        predicted = [values for name, values in arrays.items() if name != "truth"]
+        classes = _extend(classes, flat, *predicted)
     if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
         candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
     else:
@@ -37,8 +38,8 @@ def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array,
             row = int(np.flatnonzero(at < 0)[0])
             raise ValueError(
                 f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
-                f"{len(position)} classes: {_shorten(np.asarray(classes))}; pass classes= to say "
-                "which label each column stands for"
+                f"{len(position)} classes: {_shorten(np.asarray(classes))}; write the same labels "
+                "as these, or pass classes= to say which label each column stands for"
             )
         columns.append(at)
     return np.asarray(classes), candidates, columns
@@ -99,3 +100,24 @@ def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
         with np.errstate(divide="ignore"):
             values = np.log(values)
     return values - logsumexp(values, axis=1, keepdims=True)
+
+
+def check_weight(sample_weight: Any, n_samples: int) -> np.ndarray:
+    """Return the weights, all ones if None, or raise an error that names the row."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weight = column_or_1d(sample_weight).astype(float)
+    if len(weight) != n_samples:
+        raise ValueError(
+            f"sample_weight has {len(weight)} rows, but there are {n_samples} samples; pass one "
+            "weight per sample"
+        )
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"row {row} of sample_weight is {weight[row]}; weights are finite and at least 0"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is 0 throughout; some sample must count")
+    return weight

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 
+from ._scorer import predict_log_proba
 from .candidates import candidate_softmax, check_candidates
-from .metrics import covering_rate
+from .metrics import _accuracy, covering_rate
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 
@@ -42,6 +42,14 @@ def refuse_truth(fit):
     return checked
 
 
+def believe(estimator, X, y):
+    """Return each sample's most likely candidate by any classifier, and all their confidences."""
+    log_proba = predict_log_proba(estimator, X)
+    _, candidates = check_candidates(y, n_samples=len(log_proba), classes=estimator.classes_)
+    proba = candidate_softmax(log_proba, candidates).toarray()
+    return estimator.classes_[proba.argmax(axis=1)], proba
+
+
 class PartialLabelMixin(ClassifierMixin):
     """Mixin for classifiers that learn from candidate sets.
 
@@ -72,7 +80,7 @@ class PartialLabelMixin(ClassifierMixin):
         """
         predicted = self.predict(X)
         if truth is not None:
-            return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
+            return _accuracy(y, predicted, truth, self.classes_, sample_weight)
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
@@ -95,8 +103,5 @@ class PartialLabelMixin(ClassifierMixin):
         proba : ndarray of shape (n_samples, n_classes)
             Zero outside the candidates; rows sum to one. Only if ``return_proba`` is True.
         """
-        log_proba = self.predict_log_proba(X)
-        _, candidates = check_candidates(y, n_samples=len(log_proba), classes=self.classes_)
-        proba = candidate_softmax(log_proba, candidates).toarray()
-        labels = self.classes_[proba.argmax(axis=1)]
+        labels, proba = believe(self, X, y)
         return (labels, proba) if return_proba else labels

@@ -30,13 +30,14 @@ True
 
 from __future__ import annotations
 
+import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length, column_or_1d
+import scipy.sparse as sp
 
-from ._reading import read, read_proba
+from ._reading import check_weight, read, read_proba
 from ._scorer import Scorer
 from .candidates import candidate_counts, candidate_softmax, covers
 
@@ -155,7 +156,9 @@ def candidate_log_loss(
     -------
     loss : float
         At least 0; lower is better. Infinite if all candidates of a sample have probability 0:
-        nothing is clipped.
+        nothing is clipped. Only ``candidate_log_loss_scorer`` leaves out, with a warning, samples
+        none of whose candidates is in the estimator's ``classes_``: they cost every setting of a
+        search infinity, and would leave nothing to choose by.
 
     Examples
     --------
@@ -165,14 +168,7 @@ def candidate_log_loss(
     0.3466
     """
     candidates, log_proba, _ = read_proba(y_candidates, y_proba, log, classes)
-    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    values = log_proba[rows, candidates.indices]
-    top = np.maximum.reduceat(values, starts)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
-        mass = np.log(np.add.reduceat(np.exp(values - shift[rows]), starts)) + shift
-    return _average(np.maximum(-mass, 0.0), sample_weight)
+    return _average(_log_losses(candidates, log_proba), sample_weight)
 
 
 def disambiguation_accuracy(
@@ -180,7 +176,8 @@ def disambiguation_accuracy(
 ) -> float:
     """Share of samples whose most likely candidate is the true label.
 
-    Clean samples are always right. ``sample_weight=~clean`` leaves them out.
+    Clean samples are always right. ``sample_weight=~clean`` leaves them out. A sample whose true
+    label is not among its candidates is always wrong.
 
     Parameters
     ----------
@@ -224,6 +221,9 @@ def expected_calibration_error(
     Without, it is that of the prediction among all classes, and the covering rate stands in for
     the accuracy. As it bounds the accuracy from above, only bins with more confidence than
     covering count then, and the result is a lower bound on the prediction's calibration error.
+
+    With ``truth``, a clean sample has confidence one and is always right, so that many of them hide
+    how the others fare. ``sample_weight=~clean`` leaves them out.
 
     Parameters
     ----------
@@ -352,20 +352,18 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def _average(values: np.ndarray, sample_weight: Any) -> float:
-    if sample_weight is not None:
-        sample_weight = column_or_1d(sample_weight)
-        check_consistent_length(values, sample_weight)
-    return float(np.average(values, weights=sample_weight))
+    weight = check_weight(sample_weight, len(values))
+    counts = weight > 0  # an infinite loss of no weight is nothing, and not NaN
+    return float(np.average(values[counts], weights=weight[counts]))
 
 
 def _bin(
     confidence: np.ndarray, right: np.ndarray, n_bins: int, sample_weight: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean confidence, rate of right answers and weight of each bin that is not empty."""
-    if n_bins < 1:
-        raise ValueError(f"n_bins is {n_bins}; it must be at least 1")
-    weight = np.ones(len(right)) if sample_weight is None else column_or_1d(sample_weight)
-    check_consistent_length(right, weight)
+    if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
+        raise ValueError(f"n_bins is {n_bins!r}; it must be an integer of at least 1")
+    weight = check_weight(sample_weight, len(right))
     place = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     total = np.bincount(place, weight, minlength=n_bins)
     full = total > 0
@@ -387,12 +385,45 @@ def _top_confidence(
     return proba.max(axis=1), proba.argmax(axis=1) == columns[0]
 
 
+def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
+    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    values = log_proba[rows, candidates.indices]
+    top = np.maximum.reduceat(values, starts)
+    shift = np.where(np.isneginf(top), 0.0, top)
+    with np.errstate(divide="ignore"):
+        mass = np.log(np.add.reduceat(np.exp(values - shift[rows]), starts)) + shift
+    return np.maximum(-mass, 0.0)
+
+
+def _log_loss_of_known(y: Any, y_proba: Any, log: bool, classes: Any, sample_weight: Any) -> float:
+    """`candidate_log_loss` over the samples that have a candidate among the classes."""
+    candidates, log_proba, _ = read_proba(y, y_proba, log, classes)
+    known = candidates[:, : len(classes)].sum(axis=1) > 0
+    if not known.all():
+        row = int(np.flatnonzero(~known)[0])
+        labels = read(y, classes)[0][candidates[[row]].indices].tolist()
+        found = (
+            f"{np.sum(~known)} of {len(known)} rows have no candidate that the classifier was "
+            f"trained on, such as row {row} with {labels}"
+        )
+        remedy = "pass S as a matrix, or merge rare labels, for every fold to know every class"
+        if not known.any():
+            raise ValueError(f"{found}; nothing is left to score: {remedy}")
+        warnings.warn(
+            f"{found}; they are left out of candidate_log_loss_scorer: {remedy}", stacklevel=2
+        )
+    weight = check_weight(sample_weight, len(known))
+    return _average(_log_losses(candidates, log_proba)[known], weight[known])
+
+
 def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
-    return float(accuracy_score(truth, y_pred, sample_weight=sample_weight))
+    _, _, (predicted, true) = read(y, classes, y_pred=y_pred, truth=truth)
+    return _average(predicted == true, sample_weight)
 
 
 covering_scorer = Scorer("covering_scorer", covering_rate, log_proba=False)
 approximated_accuracy_scorer = Scorer("approximated_accuracy_scorer", approximated_accuracy)
-candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", candidate_log_loss, sign=-1)
+candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", _log_loss_of_known, sign=-1)
 truth_scorer = Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
 disambiguation_scorer = Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)

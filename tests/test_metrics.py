@@ -122,8 +122,19 @@ def test_calibration_error_by_hand():
 
 def test_calibration_error_uses_the_last_bin_for_certainty():
     assert expected_calibration_error([[1, 0], [0, 1]], [[1, 0], [0, 1]], [0, 1]) == 0
-    with pytest.raises(ValueError, match="n_bins is 0"):
-        expected_calibration_error([[1, 0]], [[1, 0]], [0], n_bins=0)
+
+
+@pytest.mark.parametrize("n_bins", [0, 2.5, True, "ten"])
+def test_bins_are_counted_in_integers(n_bins):
+    with pytest.raises(ValueError, match=f"n_bins is {n_bins!r}; it must be an integer"):
+        expected_calibration_error([[1, 0]], [[1, 0]], [0], n_bins=n_bins)
+
+
+def test_clean_rows_hide_a_calibration_error():
+    S = np.array([[1, 1], [1, 0], [0, 1]])
+    proba, truth, clean = [[0.8, 0.2]] * 3, [1, 0, 1], S.sum(axis=1) == 1
+    assert expected_calibration_error(S, proba, truth) == pytest.approx(0.8 / 3)
+    assert expected_calibration_error(S, proba, truth, sample_weight=~clean) == pytest.approx(0.8)
 
 
 # --- the defect of the public code
@@ -154,6 +165,7 @@ def test_agrees_with_the_public_form_where_nothing_underflows():
 
 def test_impossible_candidates_cost_infinity():
     assert candidate_log_loss([[0, 1, 1]], [[1.0, 0.0, 0.0]]) == np.inf
+    assert candidate_log_loss([[0, 1], [1, 0]], [[1.0, 0.0]] * 2, sample_weight=[0, 1]) == 0
     assert approximated_accuracy([[0, 1, 1]], [[1.0, 0.0, 0.0]]) == 0
 
 
@@ -269,7 +281,15 @@ def test_a_label_nobody_lists_is_merely_wrong():
     )
 
 
+def test_truth_outside_the_candidates_is_never_found():
+    assert disambiguation_accuracy([[1, 1, 0]], [[0.1, 0.1, 0.8]], [2]) == 0
+
+
 # --- refusals
+
+
+def weighted(weight):
+    return covering_rate([[1, 0]] * 3, [0, 1, 0], sample_weight=weight)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +308,11 @@ def test_a_label_nobody_lists_is_merely_wrong():
         (lambda: candidate_log_loss([[1, 0]], [[0.2, 0.3, 0.5]]), "2 classes; pass classes="),
         (lambda: candidate_log_loss([{"a"}, {"b"}], [[0.2, 0.3, 0.5]] * 2), "pass classes="),
         (lambda: disambiguation_accuracy([[1, 0]], [[1, 0]], [7]), "row 0 of truth is 7"),
-        (lambda: covering_rate([[1, 0]], [0], sample_weight=[1, 2]), "inconsistent"),
+        (lambda: weighted([1, 2]), "sample_weight has 2 rows, but there are 3 samples"),
+        (lambda: weighted([0, 0, 0]), "sample_weight is 0 throughout"),
+        (lambda: weighted([1, np.nan, 1]), "row 1 of sample_weight is nan"),
+        (lambda: weighted([1, 1, -2]), "row 2 of sample_weight is -2.0; weights are finite"),
+        (lambda: weighted([1, np.inf, 1]), "row 1 of sample_weight is inf"),
     ],
 )
 def test_bad_input_is_refused(call, message):

@@ -61,12 +61,14 @@ def test_folds_partition_the_rows_in_equal_parts(n_splits, n_samples):
 
 
 @pytest.mark.parametrize("n_splits", [5, 10])
-def test_far_better_balanced_than_plain_folds(n_splits):
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_far_better_balanced_than_plain_folds(n_splits, shuffle):
     ours, plain = [], []
     for seed in range(5):
         S = skewed(seed=seed)
         ours.append(imbalance(S, CandidateKFold(n_splits, random_state=seed)))
-        plain.append(imbalance(S, KFold(n_splits, shuffle=True, random_state=seed)))
+        folds = KFold(n_splits, shuffle=shuffle, random_state=seed if shuffle else None)
+        plain.append(imbalance(S, folds))
     (mean, largest), (plain_mean, plain_largest) = np.mean(ours, axis=0), np.mean(plain, axis=0)
     assert mean < plain_mean / 2
     assert largest < plain_largest / 2
@@ -75,7 +77,9 @@ def test_far_better_balanced_than_plain_folds(n_splits):
 def test_clean_rows_are_balanced_class_by_class():
     S = skewed()
     clean = S & (S.sum(axis=1, keepdims=True) == 1)
-    counts = np.array([clean[t].sum(axis=0) for _, t in CandidateKFold(5).split(S, S)])
+    counts = np.array(
+        [clean[t].sum(axis=0) for _, t in CandidateKFold(5, random_state=0).split(S, S)]
+    )
     assert (np.abs(counts - clean.sum(axis=0) / 5) < 2).all()
 
 
@@ -100,7 +104,7 @@ def test_sorted_rows_are_shuffled():
     S = np.eye(3, dtype=int)[y]
     for train, _ in KFold(3).split(X):  # what scikit-learn does with a matrix for y
         assert len(set(y[train])) == 2
-    for train, _ in CandidateKFold(3).split(X, S):
+    for train, _ in CandidateKFold(3, random_state=0).split(X, S):
         assert np.bincount(y[train]).tolist() == [20, 20, 20]
 
 

@@ -7,6 +7,7 @@ import re
 import matplotlib as mpl
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -121,6 +122,9 @@ def test_sensitivity_of_a_real_search(blobs):
     heights = display.bands_[0].get_paths()[0].vertices[:, 1]
     assert heights.max() == (found["mean_test_score"] + found["std_test_score"]).max()
     assert heights.min() == (found["mean_test_score"] - found["std_test_score"]).min()
+    assert SensitivityDisplay.from_cv_results(search, "smoothing").curves == display.curves
+    with pytest.raises(NotFittedError):
+        SensitivityDisplay.from_cv_results(clone(search), "smoothing")
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,8 @@ def test_sensitivity_of_a_real_search(blobs):
         ([1, 2, 3], "linear"),
         ([1e-3, 1e-2, 1], "log"),
         ([0, 1e-3, 1], "symlog"),
+        ([0, 1e-3, 1e-2], "symlog"),
+        ([0, 1, 2, 5], "linear"),
         ([-1, 100], "linear"),
     ],
 )
@@ -159,6 +165,39 @@ def test_other_parameters_stay_at_the_best():
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert labels == ["q = worse", "q = best"]
     assert list(display.lines_[0].get_ydata()) == [0.1, 0.2]
+
+
+def test_the_best_is_looked_for_where_the_parameter_was_searched():
+    both = results("p", [1, 2], q=0)
+    both["params"] += [{"loss": "rc"}]
+    both["mean_test_score"], both["std_test_score"] = [0.3, 0.4, 0.9], [0.1] * 3
+    display = SensitivityDisplay.from_cv_results(both, "p")
+    assert list(display.lines_[0].get_ydata()) == [0.3, 0.4]
+    with pytest.raises(ValueError, match=r"no result with \['loss', 'p'\]"):
+        SensitivityDisplay.from_cv_results(both, "p", hue="loss")
+
+
+def test_parameters_may_be_arrays():
+    one, two = results("p", [1, 2], q=np.zeros(2)), results("p", [1, 2], q=np.ones(2))
+    both = {key: [*one[key], *two[key]] for key in one}
+    both["mean_test_score"] = [0.1, 0.2, 0.8, 0.7]
+    display = SensitivityDisplay.from_cv_results(both, "p")
+    assert list(display.lines_[0].get_ydata()) == [0.8, 0.7]
+
+
+def test_halving_shows_the_last_round_of_each_setting():
+    settings = [(1, 4), (2, 4), (3, 4), (2, 8), (3, 8), (3, 16)]
+    halving = {
+        "params": [{"p": p, "max_epochs": n, "q": np.zeros(2)} for p, n in settings],
+        "iter": [0, 0, 0, 1, 1, 2],
+        "n_resources": [n for _, n in settings],
+        "mean_test_score": [0.2, 0.3, 0.9, 0.5, 0.6, 0.7],
+        "std_test_score": [0.1] * 6,
+    }
+    display = SensitivityDisplay.from_cv_results(halving, "p")
+    assert [line.get_ydata().tolist() for line in display.lines_] == [[0.2, 0.5, 0.7]]
+    display = SensitivityDisplay.from_cv_results(halving, "max_epochs")  # of the one that won
+    assert list(display.lines_[0].get_ydata()) == [0.9, 0.6, 0.7]
 
 
 def test_failed_fits_do_not_hide_the_best():
@@ -193,6 +232,15 @@ def test_reliability_agrees_with_the_measure(fitted, known):
     assert ("covered" in display.ax_.get_ylabel()) is not known
 
 
+def test_reliability_without_clean_rows(fitted):
+    model, X, S, y = fitted
+    partial = S.sum(axis=1) > 1
+    display = ReliabilityDisplay.from_estimator(model, X, S, y, sample_weight=partial)
+    rest = ReliabilityDisplay.from_estimator(model, X[partial], S[partial], y[partial])
+    assert np.array_equal(display.confidence, rest.confidence)
+    assert np.array_equal(display.rate, rest.rate)
+
+
 def test_two_reliability_curves_share_axes(fitted):
     model, X, S, y = fitted
     first = ReliabilityDisplay.from_estimator(model, X, S, y, name="one")
@@ -218,6 +266,16 @@ def test_disambiguation_matrix_by_hand():
     assert display.ax_.get_ylabel() == "true label"
     assert np.ma.getmaskarray(display.im_.get_array())[2].all()  # nobody is a c
     assert [text.get_text() for text in display.text_] == [".50", ".50", "1"]
+
+
+def test_a_matrix_takes_the_place_of_the_one_before():
+    display = DisambiguationDisplay(np.eye(3, dtype=int), ["a", "b", "c"]).plot()
+    ax, note = display.ax_, display.ax_.text(0, 0, "my note")
+    display.plot(ax, normalize=False)
+    assert list(ax.images) == [display.im_]
+    assert list(ax.texts) == [note, *display.text_]
+    assert ax.figure.axes == [ax, display.colorbar_.ax]
+    ax.figure.canvas.draw()
 
 
 def test_disambiguation_of_an_estimator(fitted):

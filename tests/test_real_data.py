@@ -2,9 +2,12 @@
 
 import numpy as np
 from conftest import real_data_folder
+from sklearn.model_selection import cross_val_score
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.datasets import load_pll
+from sklearn_cleanse.metrics import truth_scorer
+from sklearn_cleanse.model_selection import CandidateKFold
 
 # Share of training labels to be identified: raw features of any scale must not get in the way.
 # (Test rows are too few here for more than a guess; examples/paper measures on them.)
@@ -23,6 +26,21 @@ def test_defaults_identify_the_labels_of_raw_data():
         X, S, y = load(name)
         clf = CleanSEClassifier(max_epochs=10, random_state=0).fit(X, S)
         assert np.mean(clf.disambiguate(X, S) == y) > FLOORS[name], name
+
+
+def test_true_label_accuracy_as_the_readme_states_it(routing):
+    for name in PRESENT:
+        X, S, y = load(name)
+        scores = cross_val_score(
+            CleanSEClassifier(max_epochs=1, random_state=0),
+            X,
+            S,
+            scoring=truth_scorer,
+            cv=CandidateKFold(2, random_state=0),
+            params={"truth": y},
+        )
+        assert np.isfinite(scores).all(), name
+        assert scores.min() > np.bincount(np.unique(y, return_inverse=True)[1]).max() / len(y), name
 
 
 def test_the_scaling_is_chosen_alike_from_either_half():

@@ -12,7 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from test_metrics import FirstCandidate, forms
 
-from sklearn_cleanse import CleanSEClassifier, metrics
+from sklearn_cleanse import (
+    CleanSEClassifier,
+    DPCLSClassifier,
+    PartialLabelClassifier,
+    PLCGRClassifier,
+    metrics,
+)
 from sklearn_cleanse.metrics import (
     approximated_accuracy,
     approximated_accuracy_scorer,
@@ -111,6 +117,33 @@ def test_a_class_missing_from_training_does_not_break_scoring(blobs):
         assert np.isfinite(scores).all()
 
 
+def test_rows_of_unknown_labels_do_not_blind_the_log_loss(blobs):
+    X, S, _ = blobs
+    sets = [set(np.flatnonzero(row).tolist()) for row in S]
+    model = FirstCandidate().fit(X[1:], sets[1:])
+    expected = candidate_log_loss_scorer(model, X[1:], sets[1:])
+    sets[0] = {99}
+    with pytest.warns(UserWarning, match=r"1 of 120 rows .* such as row 0 with \[99\]"):
+        assert candidate_log_loss_scorer(model, X, sets) == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"row 0 with \[99\]; nothing is left to score"):
+        candidate_log_loss_scorer(model, X[:1], sets[:1])
+    log_proba = model.predict_log_proba(X)  # the measure itself leaves nothing out
+    assert candidate_log_loss(sets, log_proba, log=True, classes=model.classes_) == np.inf
+
+
+@pytest.mark.parametrize("as_sets", [False, True])
+def test_truth_in_other_labels_is_refused(as_sets, blobs):
+    X, S, y = blobs
+    given = [set(np.flatnonzero(row).tolist()) for row in S] if as_sets else S
+    model = FirstCandidate().fit(X, given)
+    names = np.array(["a", "b", "c"])
+    for score in (truth_scorer, disambiguation_scorer, type(model).score):
+        with pytest.raises(ValueError, match=r"row 2 of truth is 3, .* write the same labels"):
+            score(model, X, given, truth=y + 1)
+        with pytest.raises(ValueError, match=r"row 0 of truth is 'a', .* 3 classes: \[?0, 1, 2"):
+            score(model, X, given, truth=names[y])
+
+
 def test_true_accuracy_in_cross_validation(routing, blobs):
     X, S, y = blobs
     scores = cross_val_score(
@@ -190,9 +223,23 @@ def test_shuffled_truth_changes_no_weight_of_a_network(routing, blobs):
         np.testing.assert_array_equal(one, other)
 
 
-def test_truth_cannot_be_asked_for_by_fit(routing):
+ESTIMATORS = [CleanSEClassifier, PartialLabelClassifier, PLCGRClassifier, DPCLSClassifier]
+
+
+@pytest.mark.parametrize("cls", [FirstCandidate, *ESTIMATORS])
+def test_truth_cannot_be_asked_for_by_fit(cls, routing):
     with pytest.raises((TypeError, AttributeError)):
-        FirstCandidate().set_fit_request(truth=True)
+        cls().set_fit_request(truth=True)
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_fit_refuses_truth_and_says_what_to_write(cls, blobs):
+    X, S, y = blobs
+    message = r"fit takes no truth.*set_config\(enable_metadata_routing=True\)"
+    with pytest.raises(TypeError, match=message):
+        cls().fit(X, S, truth=y)
+    with pytest.raises(ValueError, match=message):  # of all folds, by scikit-learn
+        cross_val_score(cls(), X, S, scoring=truth_scorer, cv=FOLDS, params={"truth": y})
 
 
 @pytest.mark.parametrize("scorer", [truth_scorer, disambiguation_scorer], ids=repr)

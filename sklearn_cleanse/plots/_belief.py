@@ -6,9 +6,11 @@ import numpy as np
 
 from .._reading import read
 from .._scorer import predict_log_proba
-from ..candidates import candidate_softmax, check_candidates
+from ..base import believe
 from ..metrics import _bin, _top_confidence
 from ._figure import COLORS, MARKERS, axes_for
+
+_ENTRY = "entry of a disambiguation matrix"
 
 
 class ReliabilityDisplay:
@@ -27,7 +29,7 @@ class ReliabilityDisplay:
     rate : ndarray of shape (n_bins,)
         Rate of right answers there.
     weight : ndarray of shape (n_bins,)
-        Number of samples there.
+        Number of samples there, or the sum of their weights.
     has_truth : bool, default=True
         Whether right means true; else, covered.
     name : str, default=None
@@ -60,7 +62,16 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y_candidates, truth=None, *, n_bins=10, name=None, ax=None
+        cls,
+        estimator,
+        X,
+        y_candidates,
+        truth=None,
+        *,
+        n_bins=10,
+        sample_weight=None,
+        name=None,
+        ax=None,
     ):
         """Draw the confidences of a fitted estimator.
 
@@ -76,6 +87,8 @@ class ReliabilityDisplay:
             True labels.
         n_bins : int, default=10
             Number of bins of equal width.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights. With truth, ``~clean`` leaves out the rows that are always right.
         name : str, default=None
             Name of the curve in the legend. That of the estimator's class if None.
         ax : matplotlib Axes, default=None
@@ -92,6 +105,7 @@ class ReliabilityDisplay:
             n_bins=n_bins,
             log=True,
             classes=estimator.classes_,
+            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
             ax=ax,
         )
@@ -106,6 +120,7 @@ class ReliabilityDisplay:
         n_bins=10,
         log=False,
         classes=None,
+        sample_weight=None,
         name=None,
         ax=None,
     ):
@@ -125,6 +140,8 @@ class ReliabilityDisplay:
             Whether ``y_proba`` holds logarithms.
         classes : array-like of shape (n_classes,), default=None
             The labels that the columns stand for.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights. With truth, ``~clean`` leaves out the rows that are always right.
         name : str, default=None
             Name of the curve in the legend.
         ax : matplotlib Axes, default=None
@@ -135,7 +152,7 @@ class ReliabilityDisplay:
         display : ReliabilityDisplay
         """
         confidence, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
-        bins = _bin(confidence, right, n_bins)
+        bins = _bin(confidence, right, n_bins, sample_weight)
         return cls(*bins, has_truth=truth is not None, name=name).plot(ax=ax)
 
     def plot(self, ax=None):
@@ -219,6 +236,8 @@ class DisambiguationDisplay:
         The figure.
     im_ : AxesImage
         The picture of the matrix.
+    colorbar_ : Colorbar
+        Its scale.
     text_ : list of Text
         Its entries, if they were written in.
 
@@ -259,12 +278,7 @@ class DisambiguationDisplay:
         -------
         display : DisambiguationDisplay
         """
-        log_proba = predict_log_proba(estimator, X)
-        _, candidates = check_candidates(
-            y_candidates, n_samples=len(log_proba), classes=estimator.classes_
-        )
-        proba = candidate_softmax(log_proba, candidates).toarray()
-        believed = estimator.classes_[proba.argmax(axis=1)]
+        believed, _ = believe(estimator, X, y_candidates)
         return cls.from_predictions(
             y_candidates, believed, truth, classes=estimator.classes_, normalize=normalize, ax=ax
         )
@@ -309,15 +323,15 @@ class DisambiguationDisplay:
         np.add.at(matrix, (row_class, believed), 1)
         return cls(matrix, classes, has_truth=truth is not None).plot(normalize=normalize, ax=ax)
 
-    def plot(self, *, normalize=True, ax=None):
+    def plot(self, ax=None, *, normalize=True):
         """Draw.
 
         Parameters
         ----------
+        ax : matplotlib Axes, default=None
+            Where to draw, in place of a matrix that is there already. A new figure if None.
         normalize : bool, default=True
             Whether to show shares of each row instead of numbers of samples.
-        ax : matplotlib Axes, default=None
-            Where to draw. A new figure if None.
 
         Returns
         -------
@@ -327,6 +341,7 @@ class DisambiguationDisplay:
         side = float(np.clip(2.6 + 0.3 * n_classes, 4.0, 9.0))
         self.ax_ = axes_for(ax, figsize=(side + 0.8, side))
         self.figure_ = self.ax_.figure
+        _wipe(self.ax_)
         shown = np.asarray(self.matrix, dtype=float)
         if normalize:
             total = shown.sum(axis=1, keepdims=True)
@@ -344,6 +359,7 @@ class DisambiguationDisplay:
                 text = self.ax_.text(
                     column, row, written, ha="center", va="center", color=color, fontsize=9
                 )
+                text.set_gid(_ENTRY)
                 self.text_.append(text)
         step = -(-n_classes // 30)
         ticks, names = np.arange(0, n_classes, step), [str(c) for c in self.classes][::step]
@@ -353,5 +369,15 @@ class DisambiguationDisplay:
         rows = "true label" if self.has_truth else "candidate"
         self.ax_.set(xlabel="believed label", ylabel=rows)
         unit = f"share of the {rows}'s samples" if normalize else "samples"
-        self.figure_.colorbar(self.im_, ax=self.ax_, label=unit, shrink=0.8)
+        self.colorbar_ = self.figure_.colorbar(self.im_, ax=self.ax_, label=unit, shrink=0.8)
         return self
+
+
+def _wipe(ax):
+    """Take an earlier matrix, its entries and its colorbar from the axes."""
+    for text in [text for text in ax.texts if text.get_gid() == _ENTRY]:
+        text.remove()
+    for image in list(ax.images):
+        if image.colorbar is not None:
+            image.colorbar.remove()
+        image.remove()

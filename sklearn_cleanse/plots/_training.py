@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,9 @@ class SensitivityDisplay:
 
         Parameters
         ----------
-        cv_results : dict
-            ``cv_results_`` of a fitted search.
+        cv_results : dict or fitted search
+            A search or its ``cv_results_``. Of successive halving, each setting is shown in the
+            last round it reached.
         param_name : str
             The parameter on the horizontal axis.
         hue : str, default=None
@@ -177,12 +179,17 @@ class SensitivityDisplay:
         Returns
         -------
         display : SensitivityDisplay
-            Parameters other than the two named are held at their values in the best result.
+            Parameters other than the two named are held at their values in the best result among
+            those that have the two.
         """
+        if not isinstance(cv_results, Mapping):
+            check_is_fitted(cv_results, "cv_results_")
+            cv_results = cv_results.cv_results_
         params = cv_results["params"]
-        for name in [param_name] if hue is None else [param_name, hue]:
-            if not any(name in p for p in params):
-                known = sorted({key for p in params for key in p})
+        axes = {param_name} if hue is None else {param_name, hue}
+        known = sorted({key for p in params for key in p})
+        for name in (param_name, hue):
+            if name in axes and name not in known:
                 raise ValueError(f"no parameter {name!r} was searched; there are {known}")
         if f"mean_test_{metric}" not in cv_results:
             known = [key[10:] for key in cv_results if key.startswith("mean_test_")]
@@ -191,16 +198,27 @@ class SensitivityDisplay:
         stds = np.asarray(cv_results[f"std_test_{metric}"], dtype=float)
         if np.isnan(means).all():
             raise ValueError(f"every mean_test_{metric} is NaN: all fits or scores failed")
+        rounds = np.asarray(cv_results.get("iter", np.zeros(len(params))))
+        # What halving gives more of in each round is no setting of its own.
+        resource = {name for name in known if _is_resource(name, cv_results)} - axes
 
-        def others(p):
-            return {key: value for key, value in p.items() if key not in (param_name, hue)}
+        def setting(p, without):
+            # By repr: comparing arrays gives arrays.
+            return repr({key: p[key] for key in sorted(set(p) - resource - without)})
 
-        best = others(params[int(np.nanargmax(means))])
+        last: dict[str, int] = {}
+        for i in np.argsort(rounds, kind="stable"):
+            if axes <= set(params[i]):
+                last[setting(params[i], without=set())] = int(i)
+        rows = [i for i in sorted(last.values()) if not np.isnan(means[i])]
+        if not rows:
+            raise ValueError(f"no result with {sorted(axes)} has a mean_test_{metric}")
+        best = setting(params[max(rows, key=lambda i: (rounds[i], means[i]))], without=axes)
         points: dict[str, list] = {}
-        for p, mean, std in zip(params, means, stds, strict=True):
-            if param_name in p and others(p) == best:
-                label = "" if hue is None else f"{hue} = {_short(p.get(hue))}"
-                points.setdefault(label, []).append((p[param_name], mean, std))
+        for i in sorted(last.values()):
+            if setting(params[i], without=axes) == best:
+                label = "" if hue is None else f"{hue} = {_short(params[i][hue])}"
+                points.setdefault(label, []).append((params[i][param_name], means[i], stds[i]))
         if all(_is_number(v) for rows in points.values() for v, *_ in rows):
             points = {label: sorted(rows) for label, rows in points.items()}
         curves = {
@@ -243,7 +261,7 @@ class SensitivityDisplay:
             )
         if not numeric:
             self.ax_.set_xticks(range(len(names)), names)
-        elif _spans_decades(values, ratio=50):
+        elif _spans_decades(values, ratio=10 if 0 in values else 50):
             positive = [v for v in values if v > 0]
             if len(positive) == len(values):
                 self.ax_.set_xscale("log")
@@ -265,6 +283,11 @@ def _is_number(value: Any) -> bool:
 
 def _short(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else str(value)
+
+
+def _is_resource(name: str, cv_results: Any) -> bool:
+    values = [_short(p.get(name)) for p in cv_results["params"]]
+    return values == [_short(given) for given in cv_results.get("n_resources", ())]
 
 
 def _spans_decades(values: Any, ratio: float) -> bool:
