@@ -36,18 +36,16 @@ for path in sorted(RESULTS.glob("*.jsonl")):
             measured[line["dataset"]].setdefault(model, {})[line["seed"]] = line
 
 COLUMNS = ("covering_rate", "approximated_accuracy", "accuracy_final")
-tables = {
-    name: np.array(
-        [
-            [[100 * runs[split][column] for column in COLUMNS] for split in SPLITS]
-            for runs in models.values()
-            if len(runs) == len(SPLITS) and None not in [runs[0][column] for column in COLUMNS]
-        ]
-    )
-    for name, models in measured.items()
-}  # arrays of shape (models, splits, measures)
-for name, table in tables.items():
-    print(f"{NAMES[name]}: {len(table)} models")
+tables, ours = {}, {}  # arrays of shape (models, splits, measures), and which models are CleanSE
+for name, models in measured.items():
+    complete = {
+        model: [[runs[split][column] for column in COLUMNS] for split in SPLITS]
+        for model, runs in models.items()
+        if len(runs) == len(SPLITS) and all(runs[0][column] is not None for column in COLUMNS)
+    }
+    tables[name] = 100 * np.array(list(complete.values()))
+    ours[name] = np.array(["CleanSE" in estimator for estimator, _ in complete])
+    print(f"{NAMES[name]}: {len(complete)} models, {ours[name].sum()} of them CleanSE")
 
 # %%
 # One picture
@@ -76,31 +74,42 @@ plt.show()
 # %%
 # What the choice costs
 # ---------------------
-# A fair test chooses and measures on different splits: the model is chosen on four of them and
+# A fairer test chooses and measures on different splits: the model is chosen on four of them and
 # measured on the fifth, in turn. "Oracle" chooses by the true labels of the same four splits;
-# "a draw" is the mean of all models, which is what choosing blindly would give.
-print(
-    f"\n{'accuracy (%) on a split not chosen on':<38}" + "".join(f"{n:>10}" for n in NAMES.values())
-)
-for label, column in {**MEASURES, "oracle": 2, "a draw": None}.items():
-    cells = []
-    for table in tables.values():
-        achieved = []
-        for split in SPLITS:
-            others = np.delete(table, split, axis=1).mean(axis=1)
-            accuracy = table[:, split, 2]
-            achieved.append(
-                accuracy.mean() if column is None else accuracy[others[:, column].argmax()]
-            )
-        cells.append(np.mean(achieved))
-    print(f"{'chosen by ' + label:<38}" + "".join(f"{cell:>10.1f}" for cell in cells))
+# "a draw" is the mean of all models, which is what choosing blindly would give. The splits are
+# drawn anew each time, so that they share rows.
+#
+# CleanSE's defaults were themselves settled by covering rates on these splits, so a covering rate
+# that chooses CleanSE shows little. The second table leaves CleanSE out, the third leaves
+# everything else out: settings of one method, as in a grid search.
+
+
+def achieved(table, column):
+    """Accuracy of the model chosen by a measure on all splits but the one it is measured on."""
+    accuracy = table[:, :, 2]
+    if column is None:
+        return accuracy.mean()
+    chosen = [np.delete(table[:, :, column], s, axis=1).mean(axis=1).argmax() for s in SPLITS]
+    return np.mean([accuracy[model, split] for split, model in enumerate(chosen)])
+
+
+subsets = {
+    "all models": {name: table for name, table in tables.items()},
+    "without CleanSE": {name: table[~ours[name]] for name, table in tables.items()},
+    "CleanSE only": {name: table[ours[name]] for name, table in tables.items()},
+}
+for title, subset in subsets.items():
+    print(f"\n{title + ': accuracy (%)':<38}" + "".join(f"{n:>10}" for n in NAMES.values()))
+    for label, column in {**MEASURES, "oracle": 2, "a draw": None}.items():
+        cells = [achieved(table, column) for table in subset.values()]
+        print(f"{'chosen by ' + label:<38}" + "".join(f"{cell:>10.1f}" for cell in cells))
 
 # %%
 # What to make of it
 # ------------------
-# The covering rate chooses about as well as the true labels of other splits do. The approximated
-# accuracy does not: it rewards confidence, deserved or not, and the losses compared here differ in
-# that by design.
+# The covering rate chooses far better than a draw, and mostly within a point of what the true
+# labels of other splits would choose. The approximated accuracy does not: it rewards confidence,
+# deserved or not, and the losses compared here differ in that by design.
 #
 # A caveat: no measure on candidates can see an error *inside* the candidate set. A model that
 # always believes the more frequent of two labels that occur together covers every row and is still
