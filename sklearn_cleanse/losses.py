@@ -197,6 +197,7 @@ def _scarce(
     sample_weight: Tensor | None,
     *,
     class_prior: Tensor,
+    excluded_share: Tensor,
     correction: str,
 ) -> Tensor:
     """Each class against the rest, from rows that exclude it (negative) and all (unlabelled)."""
@@ -204,7 +205,10 @@ def _scarce(
     row = torch.ones_like(logits[:, 0]) if sample_weight is None else sample_weight
     row = row[:, None]
     negative = row * ~candidates
-    n_negative = negative.sum(dim=0).clamp(min=torch.finfo(logits.dtype).tiny)
+    # DEVIATES: published code divides by the number of negatives in the batch. The share of them
+    # among all rows, as in the published risk, makes a batch's mean an unbiased estimate of it;
+    # and what a row counts then does not depend on which rows it happens to meet.
+    n_negative = row.sum() * excluded_share.clamp(min=torch.finfo(logits.dtype).tiny)
     as_positive, as_negative = F.softplus(-logits), F.softplus(logits)
     not_prior = 1 - class_prior
     excluded = not_prior * (negative * as_negative).sum(dim=0) / n_negative
@@ -253,8 +257,11 @@ LOSSES: dict[str, Loss] = {
     # starts from 1/m; here the step's own output serves, and 1/|s| is the start.
     "lws": Loss(_lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}),
     "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
+    # DEVIATES: the published code has the uniform prior, that of its balanced benchmarks, where the
+    # paper asks for the true one. A prior above the share of rows that have the class as a
+    # candidate, as the uniform one is for rare classes, would make negatives positive.
     "scarce": Loss(
-        _scarce, by_row=False, defaults={"class_prior": "uniform", "correction": "relu"}
+        _scarce, by_row=False, defaults={"class_prior": "average", "correction": "relu"}
     ),
 }
 
@@ -276,10 +283,11 @@ def check_loss_params(
         A key of `LOSSES`.
     params : mapping or None
         ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
-        ``class_prior`` ("uniform", "estimated" or an array) and ``correction`` ("relu" or "abs") of
-        "scarce".
+        ``class_prior`` and ``correction`` ("relu" or "abs") of "scarce". The prior is "average"
+        (each row shared out evenly among its candidates), "estimated" (maximum likelihood, see
+        `sklearn_cleanse.counts.estimate_proportions`), "uniform", or an array.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        From which an "estimated" prior is estimated.
+        Candidates of the training rows, from which priors and shares are taken.
     device : torch.device or str, default="cpu"
         Where arrays go.
 
@@ -309,7 +317,9 @@ def check_loss_params(
             raise ValueError(f"loss_params: {name} is {checked[name]!r}; it must be {either}")
     if "class_prior" in checked:
         prior = _check_class_prior(checked["class_prior"], candidates)
-        checked["class_prior"] = torch.tensor(prior, dtype=torch.float32, device=device)
+        excluded = 1 - candidates.sum(axis=0) / candidates.shape[0]
+        for name, values in (("class_prior", prior), ("excluded_share", excluded)):
+            checked[name] = torch.tensor(values, dtype=torch.float32, device=device)
     return checked
 
 
@@ -320,9 +330,11 @@ def _check_class_prior(prior: Any, candidates: sp.csr_array) -> np.ndarray:
             return np.full(n_classes, 1 / n_classes)
         if prior == "estimated":
             return estimate_proportions(candidates)
+        if prior == "average":
+            return np.asarray((1 / candidates.sum(axis=1)) @ candidates) / candidates.shape[0]
         raise ValueError(
-            f"loss_params: class_prior is {prior!r}; it must be 'uniform', 'estimated' or "
-            f"an array of {n_classes} probabilities"
+            f"loss_params: class_prior is {prior!r}; it must be 'average', 'estimated', "
+            f"'uniform' or an array of {n_classes} probabilities"
         )
     prior = np.asarray(prior, dtype=float)
     if prior.shape != (n_classes,) or not (prior >= 0).all() or not np.isclose(prior.sum(), 1):

@@ -1,10 +1,12 @@
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from sklearn_cleanse.losses import LOSSES, calibrate, candidate_confidences
+from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.losses import LOSSES, calibrate, candidate_confidences, check_loss_params
 
-PRIOR = {"scarce": {"class_prior": torch.full((4,), 0.25)}}
+PRIOR = {"scarce": {"class_prior": torch.full((4,), 0.25), "excluded_share": torch.full((4,), 0.5)}}
 
 
 def parameters(name, **changed):
@@ -90,7 +92,8 @@ def test_gradients_are_finite_for_extreme_logits_and_full_rows(name):
     logits = torch.tensor([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0], [-1e4, 1e4, 1e4]])
     logits.requires_grad_()
     candidates = torch.tensor([[0, 1, 0], [1, 1, 1], [1, 0, 1]], dtype=torch.bool)
-    prior = {"class_prior": torch.full((3,), 1 / 3)} if name == "scarce" else {}
+    third = torch.full((3,), 1 / 3)
+    prior = {"class_prior": third, "excluded_share": third} if name == "scarce" else {}
     update = LOSSES[name].confidences
     weights = candidates.float() if update is None else update(logits.detach(), candidates)
     loss = LOSSES[name].function(
@@ -152,17 +155,64 @@ def test_scarce_with_single_complementary_labels_is_the_papers_estimator():
         b = softplus(-z).mean()
         b = b - (1 - prior) * sum(softplus(-z[i]) for i in negative) / max(1, len(negative))
         expected = expected + a + abs(b)
-    prior = torch.tensor([0.2, 0.3, 0.5])
-    weights = candidates.double()
-    got = value("scarce", logits, candidates, weights, class_prior=prior, correction="abs")
+    # all rows in one batch: the shares of the data set are those of the batch
+    params = {
+        "class_prior": torch.tensor([0.2, 0.3, 0.5]),
+        "excluded_share": (~candidates).double().mean(dim=0),
+        "correction": "abs",
+    }
+    got = value("scarce", logits, candidates, candidates.double(), **params)
     torch.testing.assert_close(got, expected)
+
+
+def test_scarce_of_the_batches_averages_to_that_of_the_data():
+    """In-batch frequencies, as published, do not: what a row counts depends on whom it meets."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(60, 4, generator=generator, dtype=torch.float64)
+    candidates = torch.rand(60, 4, generator=generator) < 0.4
+    candidates[torch.arange(60), torch.arange(60) % 4] = True
+    logits = torch.where(candidates, -5.0, logits)  # no estimate is negative, so none corrected
+    prior, excluded = torch.full((4,), 0.25), (~candidates).double().mean(dim=0)
+
+    def loss(rows, share):
+        given = {"class_prior": prior, "excluded_share": share}
+        return value("scarce", logits[rows], candidates[rows], **given)
+
+    batches = torch.arange(60).split(10)
+    whole = loss(slice(None), excluded)
+    of_batches = torch.stack([loss(rows, excluded) for rows in batches]).mean()
+    torch.testing.assert_close(of_batches, whole)
+    in_batch = [loss(rows, (~candidates[rows]).double().mean(dim=0)) for rows in batches]
+    assert (torch.stack(in_batch).mean() - whole).abs() > 1e-3
+
+
+@pytest.mark.parametrize("prior", ["average", "estimated"])
+def test_no_class_is_more_frequent_than_its_candidates(prior):
+    """Else rows that exclude a class would be pulled towards it. The uniform prior is not so."""
+    rng = np.random.default_rng(0)
+    mask = rng.random((200, 5)) < [0.05, 0.2, 0.4, 0.6, 0.8]
+    mask[mask.sum(axis=1) == 0, 4] = True
+    candidates = check_candidates(mask)[1]
+    params = check_loss_params("scarce", {"class_prior": prior}, candidates)
+    included = 1 - params["excluded_share"]
+    np.testing.assert_allclose(included, mask.mean(axis=0), atol=1e-6)
+    assert params["class_prior"].sum() == pytest.approx(1, abs=1e-6)
+    assert (params["class_prior"] <= included + 1e-6).all()
+    uniform = check_loss_params("scarce", {"class_prior": "uniform"}, candidates)["class_prior"]
+    assert (uniform > included).any()
+
+
+def test_the_average_prior_shares_each_row_out_evenly():
+    candidates = check_candidates([[0], [0, 1], [1, 2], [0, 1, 2, 3]])[1]
+    prior = check_loss_params("scarce", None, candidates)["class_prior"]
+    np.testing.assert_allclose(prior, [1.75 / 4, 1.25 / 4, 0.75 / 4, 0.25 / 4])
 
 
 def test_scarce_leaves_a_negative_estimate_alone():
     """With the absolute value, rows that rule a class out would be taught that it is right."""
     logits = torch.tensor([[-9.0, 3.0], [-9.0, 3.0], [1.0, 1.0]], requires_grad=True)
     candidates = torch.tensor([[False, True], [False, True], [True, True]])
-    prior = torch.tensor([0.01, 0.99])
+    given = {"class_prior": torch.tensor([0.01, 0.99]), "excluded_share": torch.tensor([2 / 3, 0])}
     slopes = {}
     for correction in ("relu", "abs"):
         loss = value(
@@ -170,8 +220,8 @@ def test_scarce_leaves_a_negative_estimate_alone():
             logits,
             candidates,
             candidates.float(),
-            class_prior=prior,
             correction=correction,
+            **given,
         )
         (gradient,) = torch.autograd.grad(loss, logits)
         slopes[correction] = gradient[0, 0].item()
