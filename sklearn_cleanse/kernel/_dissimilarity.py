@@ -171,9 +171,8 @@ def _invert(matrix: np.ndarray) -> np.ndarray:
     """Invert a symmetric positive definite matrix in its own memory."""
     # its transpose is the column-major view that LAPACK overwrites
     factor, _ = lapack.dpotrf(matrix.T, lower=True, clean=False, overwrite_a=True)
-    inverse = lapack.dpotri(factor, lower=True, overwrite_c=True)[
-        0
-    ].T  # in row-major, the upper half
+    lower, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
+    inverse = lower.T
     for rows in _slices(len(inverse), WIDTH):
         inverse[rows.stop :, rows] = inverse[rows, rows.stop :].T
         tile = np.triu(inverse[rows, rows])
@@ -224,9 +223,7 @@ class Dissimilarity:
         )
         self._shown = self._clean[first]
         self._smoother = smoother
-        self._norm = math.sqrt(
-            len(candidates)
-        )  # of a row of what is pending: entries are below one
+        self._norm = math.sqrt(len(candidates))  # bounds any row of what is pending
         self._matrix = np.empty((len(self.partial), len(self.partial)))
         numbers = candidates.astype(float)
         self._partial_blocks, self._clean_blocks = (
