@@ -2,7 +2,7 @@
 
 Algorithm 1 of the paper, in skorch's frame. A step (`CleanSENet.get_loss`) is the base loss under
 the weights of Eq. (4) plus λ times the count loss of Eq. (10). Before an epoch neighbours
-are found among all rows and their votes taken; after it the network is measured on all rows.
+are found among all rows and their votes taken. What the history tells is measured on the way.
 Nothing in a step waits for the device.
 """
 
@@ -26,7 +26,7 @@ from .losses import calibrate, candidate_confidences, pooled
 from .modules import per_member, split_output
 from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
 
-#: Largest number of values in one block of a survey or a prediction.
+#: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**22
 
 
@@ -35,7 +35,7 @@ OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
 
 #: Epochs between two searches for neighbours. Votes are taken anew every epoch; who votes changes
 #: slowly, and the search is what costs.
-SEARCH_EVERY = 3
+SEARCH_EVERY = 6
 
 
 class Calibration(NamedTuple):
@@ -126,7 +126,7 @@ class CleanSENet(NeuralNet):
             if self.neighbors_ is None or self._neighbors_are_old():
                 self._find_neighbors()
             self._take_votes()
-        self._sums = torch.zeros(3, device=self.rows_.device)
+        self._sums = torch.zeros(4, device=self.rows_.device)
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         pass
@@ -181,13 +181,15 @@ class CleanSENet(NeuralNet):
         sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
         base = self._base_loss(logits, candidates, weights, sample_weight)
         total, count = base, torch.zeros_like(base)
+        mean = pooled(logits)
         if calibration.count_weight:
             count = COUNT_LOSSES[calibration.count_loss](
-                pooled(logits), *batch.bounds, calibration.proportions, max_count=batch.max_count
+                mean, *batch.bounds, calibration.proportions, max_count=batch.max_count
             )
             total = base + calibration.count_weight * count
-        share = batch.shape[0] / len(rows)
-        self._sums += share * torch.stack([total, base, count]).detach()
+        covered = candidates.gather(1, mean.argmax(dim=1, keepdim=True)).to(base.dtype).mean()
+        measured = torch.stack([total, base, count, covered]).detach()
+        self._sums.add_(measured, alpha=batch.shape[0] / len(rows))
         return total
 
     def _base_loss(self, logits: Tensor, *others) -> Tensor:
@@ -198,38 +200,25 @@ class CleanSENet(NeuralNet):
         return torch.stack(members).mean()
 
     def on_epoch_end(self, net, dataset_train=None, dataset_valid=None, **kwargs):
-        survey = self._survey()
-        total, base, count = self._sums.tolist()
+        total, base, count, covered = self._sums.tolist()
         if not np.isfinite(total):
             raise FloatingPointError(
                 f"the training loss became {total} in epoch {len(self.history)}; lower lr or "
                 "scale the features"
             )
-        for key, value in {
+        measured = {
             "loss": total,
             "base_loss": base,
             "count_loss": count,
-            **survey,
-            "seconds": time.perf_counter() - self._began,
-        }.items():
+            "covering_rate": covered,
+        }
+        if self.calibration.votes and self.calibration.neighbors_from == "dataset":
+            measured["clean_voter_share"] = self._clean_voter_share()
+        measured["seconds"] = time.perf_counter() - self._began
+        for key, value in measured.items():
             self.history.record(key, value)
 
     # -- between epochs ----------------------------------------------------------------------
-
-    @torch.no_grad()
-    def _survey(self) -> dict[str, float]:
-        """Run the network over all rows and measure."""
-        rows = self.rows_
-        self._set_training(False)
-        covered = torch.zeros((), device=rows.device)
-        for batch in rows.blocks(self._block_rows()):
-            logits, _ = split_output(self.module_.network(rows.inputs(batch.rows)))
-            predicted = pooled(logits).argmax(dim=1, keepdim=True)
-            covered += batch.candidates().gather(1, predicted).sum()
-        measured = {"covering_rate": (covered / len(rows)).item()}
-        if self.calibration.votes and self.calibration.neighbors_from == "dataset":
-            measured["clean_voter_share"] = self._clean_voter_share()
-        return measured
 
     def _renew(self, logits: Tensor, batch: Batch) -> None:
         """Replace the confidences of a batch's rows by what the logits say."""

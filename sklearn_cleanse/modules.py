@@ -183,5 +183,8 @@ def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:
     if logits.dim() == 2:
         return [logits, *others]
     n_members = logits.shape[1]
-    repeated = [None if o is None else o.repeat_interleave(n_members, dim=0) for o in others]
+    repeated = [
+        None if o is None else o[:, None].expand(-1, n_members, *o.shape[1:]).flatten(0, 1)
+        for o in others
+    ]
     return [logits.flatten(0, 1), *repeated]

@@ -256,7 +256,24 @@ def test_history_tells_each_epoch(blobs):
         assert np.isnan(epoch["clean_voter_share"]) != voting
         assert not epoch["clean_voter_share"] > 1
         assert epoch["seconds"] > 0
-    assert clf.history_[-1]["covering_rate"] == pytest.approx(clf.score(X, S))
+
+
+class _Covered(Callback):
+    """Count, batch by batch, the rows whose prediction is a candidate."""
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.rows = 0
+
+    def on_batch_end(self, net, batch=None, y_pred=None, **kwargs):
+        best = y_pred[0].softmax(dim=-1).mean(dim=1).argmax(dim=1)
+        self.rows += batch[1].candidates()[torch.arange(len(best)), best].sum().item()
+
+
+def test_covering_rate_of_the_history_is_that_of_the_batches(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK, callbacks=[_Covered()]).fit(X, S)
+    (counted,) = [cb for _, cb in clf.net_.callbacks_ if isinstance(cb, _Covered)]
+    assert clf.history_[-1]["covering_rate"] == pytest.approx(counted.rows / len(X))
 
 
 def test_warm_start_goes_on(blobs):

@@ -235,7 +235,7 @@ def test_weights_that_leave_no_row(blobs):
 
 @pytest.mark.parametrize("block_values", [2**16, 2**14, 3000])
 def test_results_do_not_depend_on_the_size_of_blocks(block_values, blobs, monkeypatch):
-    """A survey, a search and a prediction may be cut into blocks anywhere."""
+    """A search and a prediction may be cut into blocks anywhere."""
     X, S, _ = blobs
     clf = CleanSEClassifier(max_epochs=6, vote_start=0.0, random_state=0)
     expected = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_

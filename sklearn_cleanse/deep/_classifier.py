@@ -94,8 +94,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
         One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
-        training rows whose prediction is a candidate) and "seconds"; with votes
-        "clean_voter_share" (share of partial rows that have a clean neighbour).
+        training rows whose prediction was a candidate as they were trained on, that is with
+        dropout) and "seconds"; with votes "clean_voter_share" (share of partial rows that have
+        a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
     net_ : skorch.NeuralNet
