@@ -6,8 +6,8 @@ Every loss has one shape::
 
 ``weights`` says how much each candidate of each sample counts. Where they come from is what
 tells many methods apart, so a method is a record (`Loss`): its function, how it updates the
-confidences it keeps from visit to visit (if any), and its parameters with their defaults. To add
-a method, write the function and one entry of `LOSSES`.
+confidences it keeps from visit to visit (if any), and its parameters with their defaults and the
+check of their values. To add a method, write the function and one entry of `LOSSES`.
 
 CleanSE's weight matrix K (Eq. 4) reaches every loss through ``weights``: a loss without
 confidences gets K itself, one with confidences gets them calibrated by K (`calibrate`).
@@ -16,6 +16,7 @@ confidences gets K itself, one with confidences gets them calibrated by K (`cali
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, NamedTuple
@@ -208,7 +209,7 @@ def _scarce(
     # DEVIATES: published code divides by the number of negatives in the batch. The share of them
     # among all rows, as in the published risk, makes a batch's mean an unbiased estimate of it;
     # and what a row counts then does not depend on which rows it happens to meet.
-    n_negative = row.sum() * excluded_share.clamp(min=torch.finfo(logits.dtype).tiny)
+    n_negative = row.sum() * torch.where(excluded_share > 0, excluded_share, 1.0)
     as_positive, as_negative = F.softplus(-logits), F.softplus(logits)
     not_prior = 1 - class_prior
     excluded = not_prior * (negative * as_negative).sum(dim=0) / n_negative
@@ -221,6 +222,70 @@ def _scarce(
     # unlearning them; "relu" lets them be.
     included = included.abs() if correction == "abs" else included.relu()
     return (excluded + included).sum()
+
+
+def _check_choice(name: str, value: Any, *allowed: str) -> None:
+    if not (isinstance(value, str) and value in allowed):
+        either = " or ".join(repr(choice) for choice in allowed)
+        raise ValueError(f"loss_params: {name} is {value!r}; it must be {either}")
+
+
+def _check_lws(
+    params: dict[str, Any], candidates: sp.csr_array, sample_weight: np.ndarray
+) -> dict[str, Any]:
+    beta = params["beta"]
+    if isinstance(beta, bool) or not (isinstance(beta, Real) and 0 <= float(beta) < np.inf):
+        raise ValueError(f"loss_params: beta is {beta!r}; it must be a number ≥ 0")
+    _check_choice("form", params["form"], "sigmoid", "cross-entropy")
+    return params
+
+
+def _check_scarce(
+    params: dict[str, Any], candidates: sp.csr_array, sample_weight: np.ndarray
+) -> dict[str, Any]:
+    """Turn the prior into an array, and add the share of rows that exclude each class."""
+    _check_choice("correction", params["correction"], "relu", "abs")
+    prior = _class_prior(params["class_prior"], candidates, sample_weight)
+    included = sample_weight @ candidates / sample_weight.sum()
+    worst = np.argmax(prior - included)
+    if prior[worst] > included[worst] + 1e-6:
+        warnings.warn(
+            f"loss_params: class_prior is {prior[worst]:.3g} for class {worst}, which is a "
+            f"candidate of {included[worst]:.3g} of the rows only; those that exclude it will be "
+            "pulled towards it. class_prior='average' never exceeds that share",
+            stacklevel=5,
+        )
+    return {**params, "class_prior": prior, "excluded_share": 1 - included}
+
+
+def _class_prior(prior: Any, candidates: sp.csr_array, sample_weight: np.ndarray) -> np.ndarray:
+    n_classes = candidates.shape[1]
+    if isinstance(prior, str):
+        if prior == "uniform":
+            return np.full(n_classes, 1 / n_classes)
+        if prior == "estimated":
+            return estimate_proportions(candidates)
+        if prior == "average":
+            shares = sample_weight / candidates.sum(axis=1)
+            return np.asarray(shares @ candidates) / sample_weight.sum()
+    try:
+        given = np.asarray(prior, dtype=float)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.shape != (n_classes,):
+        raise ValueError(
+            f"loss_params: class_prior is {prior!r}; it must be 'average', 'estimated', "
+            f"'uniform' or an array of {n_classes} probabilities"
+        )
+    for j in np.flatnonzero(~((given >= 0) & (given <= 1))):
+        raise ValueError(
+            f"loss_params: class_prior is {given[j]:.3g} for class {j}; it must be a probability"
+        )
+    if not np.isclose(given.sum(), 1):
+        raise ValueError(
+            f"loss_params: class_prior sums to {given.sum():.3g}; divide it by that to make it one"
+        )
+    return given
 
 
 class Loss(NamedTuple):
@@ -239,6 +304,10 @@ class Loss(NamedTuple):
         Whether the loss is a mean over rows, so that an ensemble's members may stand as rows.
     defaults : mapping, default={}
         Parameters and their default values.
+    check : callable or None, default=None
+        ``(params, candidates, sample_weight) -> params`` before training, with all parameters, the
+        candidates of the training rows and an array of their weights. It refuses what is wrong,
+        and may add what the function needs to know of the rows. Arrays become tensors.
     """
 
     function: Callable[..., Tensor]
@@ -246,6 +315,7 @@ class Loss(NamedTuple):
     second_pass: bool = False
     by_row: bool = True
     defaults: Mapping[str, Any] = {}
+    check: Callable[..., dict[str, Any]] | None = None
 
 
 LOSSES: dict[str, Loss] = {
@@ -255,18 +325,22 @@ LOSSES: dict[str, Loss] = {
     "proden": Loss(_weighted_cross_entropy, candidate_confidences),
     # DEVIATES: LWS and CAVL renew confidences by another forward pass after the step, and LWS
     # starts from 1/m; here the step's own output serves, and 1/|s| is the start.
-    "lws": Loss(_lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}),
+    # DEVIATES: LWS's published command line has β = 0, which leaves out what the method adds; its
+    # authors search β in {1, 2}.
+    "lws": Loss(
+        _lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}, check=_check_lws
+    ),
     "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
     # DEVIATES: the published code has the uniform prior, that of its balanced benchmarks, where the
     # paper asks for the true one. A prior above the share of rows that have the class as a
     # candidate, as the uniform one is for rare classes, would make negatives positive.
     "scarce": Loss(
-        _scarce, by_row=False, defaults={"class_prior": "average", "correction": "relu"}
+        _scarce,
+        by_row=False,
+        defaults={"class_prior": "average", "correction": "relu"},
+        check=_check_scarce,
     ),
 }
-
-
-_CHOICES = {"form": ("sigmoid", "cross-entropy"), "correction": ("relu", "abs")}
 
 
 def check_loss_params(
@@ -274,6 +348,7 @@ def check_loss_params(
     params: Mapping[str, Any] | None,
     candidates: sp.csr_array,
     device: torch.device | str = "cpu",
+    sample_weight: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Complete a loss's parameters by its defaults and refuse what it does not know.
 
@@ -284,12 +359,14 @@ def check_loss_params(
     params : mapping or None
         ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
         ``class_prior`` and ``correction`` ("relu" or "abs") of "scarce". The prior is "average"
-        (each row shared out evenly among its candidates), "estimated" (maximum likelihood, see
-        `sklearn_cleanse.counts.estimate_proportions`), "uniform", or an array.
+        (each row shared out evenly among its candidates), "estimated" (maximum likelihood without
+        weights, see `sklearn_cleanse.counts.estimate_proportions`), "uniform", or an array.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
         Candidates of the training rows, from which priors and shares are taken.
     device : torch.device or str, default="cpu"
         Where arrays go.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        How much each row counts in priors and shares. All the same if None.
 
     Returns
     -------
@@ -303,43 +380,16 @@ def check_loss_params(
     >>> check_loss_params("lws", {"beta": 2.0}, check_candidates([0, 1])[1])
     {'beta': 2.0, 'form': 'sigmoid'}
     """
-    defaults = LOSSES[loss].defaults
-    checked = {**defaults, **(params or {})}
-    for name in sorted(set(checked) - set(defaults)):
-        known = ", ".join(sorted(defaults)) or "none"
+    method = LOSSES[loss]
+    checked = {**method.defaults, **(params or {})}
+    for name in sorted(set(checked) - set(method.defaults), key=str):
+        known = ", ".join(sorted(method.defaults)) or "none"
         raise ValueError(f"loss_params has {name!r}; the parameters of loss={loss!r} are: {known}")
-    beta = checked.get("beta", 0.0)
-    if not (isinstance(beta, Real) and 0 <= float(beta) < np.inf):
-        raise ValueError(f"loss_params: beta is {beta!r}; it must be a number ≥ 0")
-    for name, allowed in _CHOICES.items():
-        if name in checked and checked[name] not in allowed:
-            either = " or ".join(repr(value) for value in allowed)
-            raise ValueError(f"loss_params: {name} is {checked[name]!r}; it must be {either}")
-    if "class_prior" in checked:
-        prior = _check_class_prior(checked["class_prior"], candidates)
-        excluded = 1 - candidates.sum(axis=0) / candidates.shape[0]
-        for name, values in (("class_prior", prior), ("excluded_share", excluded)):
-            checked[name] = torch.tensor(values, dtype=torch.float32, device=device)
+    if method.check is not None:
+        if sample_weight is None:
+            sample_weight = np.ones(candidates.shape[0])
+        checked = method.check(checked, candidates, sample_weight)
+    for name, value in checked.items():
+        if isinstance(value, np.ndarray):
+            checked[name] = torch.tensor(value, dtype=torch.float32, device=device)
     return checked
-
-
-def _check_class_prior(prior: Any, candidates: sp.csr_array) -> np.ndarray:
-    n_classes = candidates.shape[1]
-    if isinstance(prior, str):
-        if prior == "uniform":
-            return np.full(n_classes, 1 / n_classes)
-        if prior == "estimated":
-            return estimate_proportions(candidates)
-        if prior == "average":
-            return np.asarray((1 / candidates.sum(axis=1)) @ candidates) / candidates.shape[0]
-        raise ValueError(
-            f"loss_params: class_prior is {prior!r}; it must be 'average', 'estimated', "
-            f"'uniform' or an array of {n_classes} probabilities"
-        )
-    prior = np.asarray(prior, dtype=float)
-    if prior.shape != (n_classes,) or not (prior >= 0).all() or not np.isclose(prior.sum(), 1):
-        raise ValueError(
-            f"loss_params: class_prior has shape {prior.shape} and sum {prior.sum():.3g}; it must "
-            f"hold {n_classes} probabilities that sum to one"
-        )
-    return prior

@@ -265,7 +265,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
-        loss_params = check_loss_params(self.loss, self.loss_params, candidates, device)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
         if self.early_stopping:
@@ -276,17 +275,20 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         weight = None if weight is None else weight[used]
         everything = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_X, own_candidates = (X, candidates) if everything else (X[used], candidates[used])
+        loss = LOSSES[self.loss]
+        loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
         with _own_generator(random.randint(2**31 - 1), device):
             rows = TrainingRows(own_X, own_candidates, weight, device)
             if reset:
                 net = build_net(self, own_X, own_candidates, device, rows.shuffled(random))
-            else:  # a network that has learnt something need not start from even odds
+            else:
                 net = self.net_
-                start = net.believe(own_X, own_candidates, LOSSES[self.loss].confidences)
-                rows.confidences.copy_(torch.from_numpy(start.data))
+                if loss.confidences is not None:  # what it has learnt beats even odds
+                    start = net.believe(own_X, own_candidates, loss.confidences)
+                    rows.confidences.copy_(torch.from_numpy(start.data))
             # A call that goes on shuffles differently from the one before, whatever the seed.
             net.order = np.random.RandomState(random.randint(2**30) + len(net.history))
-            net.loss, net.loss_params = LOSSES[self.loss], loss_params
+            net.loss, net.loss_params = loss, loss_params
             net.calibration = self._calibration(own_candidates, device)
             net.batch_size = self.batch_size
             if self.batch_size == "auto":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.utils import Bunch
 
-from ..losses import LOSSES, calibrate, candidate_confidences
+from ..losses import LOSSES, calibrate
 from ..neighbors import hard_votes, nearest, restrict, soft_votes
 
 __all__ = ["Explanation"]
@@ -23,7 +24,8 @@ class Explanation(Bunch):
     labels : ndarray of shape (n_candidates,)
         The sample's candidates.
     confidences : ndarray of shape (n_candidates,)
-        How far the network believes in each.
+        How far the method believes in each: the network's softmax over them, unless the loss
+        keeps confidences of another kind.
     votes : ndarray of shape (n_candidates,)
         The share of the neighbours' votes that each got; all zero if nobody voted.
     weights : ndarray of shape (n_candidates,)
@@ -84,35 +86,38 @@ class Explanation(Bunch):
 def explain_votes(estimator, X, candidates) -> list[Explanation]:
     """Let the fitted estimator's voters vote on new rows, as in training."""
     belief = estimator._voter_proba
+    # A candidate is an entry, also where the confidence in it has become zero.
+    entries = (np.ones(belief.nnz, dtype=bool), belief.indices, belief.indptr)
     believed = torch.from_numpy(belief.toarray())
+    eligible = torch.from_numpy(sp.csr_array(entries, shape=belief.shape).toarray())
     explanations = []
     for start in range(0, len(X), _BLOCK):
         block = slice(start, start + _BLOCK)
         own = torch.ones(len(X[block]), belief.shape[1], dtype=torch.bool)
         if candidates is not None:
             own = torch.from_numpy(candidates[block].toarray())
-        explanations += _explain_block(estimator, X[block], own, believed)
+        explanations += _explain_block(estimator, X[block], own, believed, eligible)
     return explanations
 
 
-def _explain_block(estimator, X, own, believed) -> list[Explanation]:
+def _explain_block(estimator, X, own, believed, eligible) -> list[Explanation]:
     classes, soft = estimator.classes_, estimator.vote == "soft"
     log_proba = estimator.net_.infer_blocks(X)
     queries = torch.from_numpy(estimator.net_.infer_blocks(X, directions=True))
     voters = torch.from_numpy(estimator._voters)
     neighbors, similarity = nearest(
-        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, believed > 0, own)
+        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, eligible, own)
     )
     if soft:
         votes = restrict(soft_votes(neighbors, similarity, believed), own)
     else:
-        votes = hard_votes(neighbors, similarity, believed > 0, own)
+        votes = hard_votes(neighbors, similarity, eligible, own)
     # A clean row's enhanced label is its only candidate, whoever its neighbours are.
     votes = torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
-    confidences = candidate_confidences(torch.from_numpy(log_proba), own)
-    keeps = LOSSES[estimator.loss].confidences is not None
+    keeps = LOSSES[estimator.loss].confidences
+    confidences = estimator.net_.believe(X, sp.csr_array(own.numpy()), keeps).toarray()
     weights = calibrate(
-        confidences if keeps else None, own, votes.double(), estimator.temperature, soft
+        torch.from_numpy(confidences) if keeps else None, own, votes, estimator.temperature, soft
     )
     belief = estimator._voter_proba
     clean = np.diff(belief.indptr) == 1
@@ -126,7 +131,7 @@ def _explain_block(estimator, X, own, believed) -> list[Explanation]:
         explanations.append(
             Explanation(
                 labels=classes[mine],
-                confidences=confidences[i].numpy()[mine],
+                confidences=confidences[i][mine],
                 votes=votes[i].numpy()[mine],
                 weights=weights[i].numpy()[mine],
                 prediction=classes[log_proba[i].argmax()],
