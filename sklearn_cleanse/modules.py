@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -102,8 +103,10 @@ class _Dropout(nn.Dropout):
             return super().forward(X)
         dropped = min(max(round(256 * self.p), 1), 255)
         words = torch.empty(-(-X.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: X.numel()].view(X.shape) >= dropped
-        return X * kept.to(X.dtype).mul_(256 / (256 - dropped))
+        # numpy compares and converts bytes several times as fast as torch does
+        factors = (words.numpy().view(np.uint8)[: X.numel()] >= dropped).astype(np.float32)
+        factors *= np.float32(256 / (256 - dropped))
+        return X * torch.from_numpy(factors).view(X.shape).to(X.dtype)
 
 
 class ResNet34(nn.Module):

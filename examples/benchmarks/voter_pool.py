@@ -25,7 +25,7 @@ def main(n_samples, n_test, epochs, seeds, sizes):
 
 def run(size, n_samples, n_test, epochs, seed):
     X, S, y = make_partial_classification(
-        n_samples + n_test, 40, 20, kind="flip", flip_proba=0.2, class_sep=0.6, random_state=seed
+        n_samples + n_test, 40, 20, kind="flip", flip_proba=0.2, random_state=seed
     )
     train, test = slice(n_samples), slice(n_samples, None)
     _rows.MOST_PAIRS, _rows.FEWEST_VOTERS = 0, size  # so that the pool has just this size
