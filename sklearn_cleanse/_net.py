@@ -93,12 +93,13 @@ class CleanSENet(NeuralNet):
         if schedule == "onecycle":
             self.callbacks.append(("schedule", OneCycle(epochs * len(self.get_iterator(rows)))))
         self.initialize_callbacks()
+        self.n_classes_ = rows.n_classes
         rows.choose_pool(self.order)
         rows.scale(self.module_.scaling)
         self.partial_fit(rows)
-        done = sum("seconds" in epoch for epoch in self.history[self.start_ :])
-        stopped_early = "early_stopping" in dict(self.callbacks_) and len(self.history) == done
-        if done < epochs and not stopped_early:  # skorch has caught a KeyboardInterrupt
+        begun = self.history[self.start_ :]
+        done = sum("seconds" in epoch for epoch in begun)
+        if done < len(begun):  # skorch has caught a KeyboardInterrupt
             warnings.warn(
                 f"training was interrupted after epoch {done} of {epochs}; the model is as it was "
                 "then",
@@ -107,7 +108,9 @@ class CleanSENet(NeuralNet):
 
     # -- one epoch ---------------------------------------------------------------------------
 
-    def get_iterator(self, dataset: TrainingRows, training=False):
+    def get_iterator(self, dataset, training=False):
+        if not isinstance(dataset, TrainingRows):  # somebody uses skorch's own predict
+            return super().get_iterator(dataset, training=training)
         return _Epoch(dataset, self.batch_size, self.order, bool(self.calibration.count_weight))
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
@@ -122,7 +125,8 @@ class CleanSENet(NeuralNet):
         self._began = time.perf_counter()
         done = (len(self.history) - 1 - self.start_) / self.max_epochs
         self.voting_ = self.calibration.votes and done >= self.calibration.vote_start
-        if self.voting_ and self.calibration.neighbors_from == "dataset":
+        some_partial = self.rows_.counts.max() > 1  # clean rows need no votes
+        if self.voting_ and some_partial and self.calibration.neighbors_from == "dataset":
             if self.neighbors_ is None or self._neighbors_are_old():
                 self._find_neighbors()
             self._take_votes()
@@ -211,6 +215,7 @@ class CleanSENet(NeuralNet):
             "base_loss": base,
             "count_loss": count,
             "covering_rate": covered,
+            "loss_best": all(total < epoch.get("loss", np.inf) for epoch in self.history[:-1]),
         }
         if self.calibration.votes and self.calibration.neighbors_from == "dataset":
             measured["clean_voter_share"] = self._clean_voter_share()
@@ -233,23 +238,21 @@ class CleanSENet(NeuralNet):
         voters = self._directions_of(rows.pool)
         partial = np.flatnonzero(rows.counts > 1)
         found = []
-        for batch in rows.blocks(max(1, BLOCK_VALUES // len(voters)), partial):
+        for batch in rows.blocks(block_rows(len(voters)), partial):
             own = rows.pool_position[batch.rows]
             everyone = len(voters) == len(rows)
             queries = voters[own] if everyone else self._directions_of(batch.rows)
             found.append(nearest(queries, voters, self.calibration.n_neighbors, own=own))
-        self.neighbors_ = [torch.cat(part) for part in zip(*found, strict=True)] if found else None
+        self.neighbors_ = [torch.cat(part) for part in zip(*found, strict=True)]
 
     @torch.no_grad()
     def _take_votes(self) -> None:
         """Let the voters say what they believe now."""
         rows, calibration = self.rows_, self.calibration
-        if self.neighbors_ is None:  # every row is clean
-            return
         pool = rows.block(rows.pool)
         candidates, ballots = pool.candidates(), pool.dense(rows.confidences[pool.entries])
         partial = np.flatnonzero(rows.counts > 1)
-        size = max(1, BLOCK_VALUES // rows.n_classes)
+        size = block_rows(rows.n_classes)
         for start, batch in enumerate(rows.blocks(size, partial)):
             who, similarity = (
                 part[start * size : start * size + batch.shape[0]] for part in self.neighbors_
@@ -314,32 +317,38 @@ class CleanSENet(NeuralNet):
     # -- prediction --------------------------------------------------------------------------
 
     @torch.no_grad()
-    def infer_blocks(self, X: np.ndarray, directions: bool = False) -> np.ndarray:
-        """Return log-probabilities, or directions in the neighbour space, of all rows."""
+    def infer_blocks(self, X: np.ndarray, directions=False, best=False) -> np.ndarray:
+        """Return log-probabilities of all rows, or directions, or the most likely class's place."""
         self._set_training(False)
-        size = block_rows(X[0].size)
-        parts = []
+        found = None
+        size = block_rows(self.n_classes_, X[0].size)
         for start in range(0, len(X), size):
             block = as_tensor(X[start : start + size], self.device)
             if directions:
-                parts.append(self._directions(self.module_.scaling(block)).cpu())
+                part = self._directions(self.module_.scaling(block)).cpu()
             else:
                 logits, _ = split_output(self.module_(block))
-                parts.append(pooled(logits.cpu().double()).log_softmax(dim=1))
-        return torch.cat(parts).numpy()
+                part = pooled(logits.cpu().double()).log_softmax(dim=1)
+                part = part.argmax(dim=1) if best else part
+            if found is None:
+                found = part.new_empty(len(X), *part.shape[1:])
+            found[start : start + size] = part
+        return found.numpy()
 
     @torch.no_grad()
-    def finish(self) -> np.ndarray:
-        """Forget the training rows; return the directions of those that may vote."""
+    def voters(self) -> np.ndarray:
+        """Return the directions of the rows that may vote."""
         self._set_training(False)
-        voters = self._directions_of(self.rows_.pool)
+        return self._directions_of(self.rows_.pool).cpu().numpy()
+
+    def finish(self) -> None:
+        """Forget the training rows."""
         # Nothing that lives on the device stays but the module, which skorch moves when unpickled.
         self.rows_ = self.neighbors_ = self.loss_params = self._sums = None
         self.module = type(self.module_)
         kept = [(name, cb) for name, cb in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
         self.calibration = self.calibration._replace(proportions=None)
-        return voters.cpu().numpy()
 
     @torch.no_grad()
     def believe(self, X: np.ndarray, candidates: sp.csr_array, confidences=None) -> sp.csr_array:
@@ -347,7 +356,7 @@ class CleanSENet(NeuralNet):
         confidences = confidences or candidate_confidences
         self._set_training(False)
         values = np.empty(candidates.nnz, dtype=np.float32)
-        size = block_rows(candidates.shape[1], X[0].size)
+        size = block_rows(self.n_classes_, X[0].size)
         for start in range(0, len(X), size):
             part = candidates[start : start + size]
             logits, _ = split_output(self.module_(as_tensor(X[start : start + size], self.device)))
@@ -380,8 +389,16 @@ class _Epoch:
 
 
 def block_rows(*widths: int) -> int:
-    """Tell how many rows go into a block, given numbers of values that each has on the way."""
-    return max(1, BLOCK_VALUES // max(*widths, 1024))
+    """Tell how many rows go into a block, given numbers of values that each has on the way.
+
+    Never few: products of a handful of rows are rounded differently from those of many.
+    """
+    return max(64, BLOCK_VALUES // max(*widths, 1024))
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """Tell the probabilities that logits of one network or several mean."""
+    return pooled(logits).softmax(dim=1)
 
 
 class OneCycle(Callback):

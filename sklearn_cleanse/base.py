@@ -43,10 +43,10 @@ def refuse_truth(fit):
 
 
 def believe(estimator, X, y):
-    """Return each sample's most likely candidate by any classifier, and all their confidences."""
+    """Return each sample's most likely candidate by any classifier, and all confidences, sparse."""
     log_proba = predict_log_proba(estimator, X)
     _, candidates = check_candidates(y, n_samples=len(log_proba), classes=estimator.classes_)
-    proba = candidate_softmax(log_proba, candidates).toarray()
+    proba = candidate_softmax(log_proba, candidates)
     return estimator.classes_[proba.argmax(axis=1)], proba
 
 
@@ -104,4 +104,4 @@ class PartialLabelMixin(ClassifierMixin):
             Zero outside the candidates; rows sum to one. Only if ``return_proba`` is True.
         """
         labels, proba = believe(self, X, y)
-        return (labels, proba) if return_proba else labels
+        return (labels, proba.toarray()) if return_proba else labels

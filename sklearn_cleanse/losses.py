@@ -253,7 +253,7 @@ def _check_scarce(
             f"loss_params: class_prior is {prior[worst]:.3g} for class {worst}, which is a "
             f"candidate of {included[worst]:.3g} of the rows only; those that exclude it will be "
             "pulled towards it. class_prior='average' never exceeds that share",
-            stacklevel=5,
+            stacklevel=6,
         )
     return {**params, "class_prior": prior, "excluded_share": 1 - included}
 

@@ -25,7 +25,8 @@ class MLP(nn.Module):
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer.
     dropout : float, default=0.0
-        Share of the activations dropped after each hidden layer while training.
+        Share of the activations dropped after each hidden layer while training; on a CPU it is
+        rounded to a 256th.
     n_members : int, default=1
         Number of networks. With more than one, logits have shape (n_samples, n_members,
         n_classes), and each member gets its own view of the input if there are as many.

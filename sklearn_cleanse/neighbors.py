@@ -144,7 +144,9 @@ def hard_votes(
     """
     k = neighbors.shape[1]
     # Halving bonuses that sum to less than one vote: they break ties by nearness, nothing else.
-    bonus = torch.pow(0.5, torch.arange(1, k + 1, device=neighbors.device))
+    # Double precision tells them apart among the nearest fifty; beyond that nobody is near.
+    dtype = torch.float32 if neighbors.device.type == "mps" else torch.float64
+    bonus = torch.pow(0.5, torch.arange(1, k + 1, device=neighbors.device, dtype=dtype))
     weights = (1 + bonus) * (similarity > -torch.inf)
     ballots = candidates.to(weights.dtype)
     clean = ballots * (candidates.sum(dim=1, keepdim=True) == 1)
@@ -153,7 +155,8 @@ def hard_votes(
     decided = (clean_score > 0).any(dim=1, keepdim=True)
     score = torch.where(decided, clean_score, score)
     best, winner = score.max(dim=1, keepdim=True)
-    return torch.zeros_like(score).scatter_(1, winner, (best > 0).to(score.dtype))
+    votes = torch.zeros_like(score, dtype=similarity.dtype)
+    return votes.scatter_(1, winner, (best > 0).to(votes.dtype))
 
 
 def restrict(votes: Tensor, candidates: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClass
 from sklearn_cleanse.counts import COUNT_LOSSES
 from sklearn_cleanse.deep import _classifier
 from sklearn_cleanse.losses import LOSSES
+from sklearn_cleanse.neighbors import hard_votes
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 
@@ -160,12 +161,14 @@ def test_the_order_of_rows_does_not_matter(blobs, rng):
     )
 
 
-def test_whole_weights_repeat_rows(blobs, rng):
+@pytest.mark.parametrize("loss", LOSSES)
+def test_whole_weights_repeat_rows(loss, blobs, rng):
     X, S, _ = blobs
     weight = rng.randint(0, 3, size=len(X))
-    weighted = PartialLabelClassifier(**QUICK).fit(X, S, sample_weight=weight)
-    repeated = PartialLabelClassifier(**QUICK).fit(np.repeat(X, weight, 0), np.repeat(S, weight, 0))
-    assert same(weighted, repeated, X)
+    clf = PartialLabelClassifier(loss, **QUICK)
+    weighted = clf.fit(X, S, sample_weight=weight).predict_proba(X)
+    repeated = clf.fit(np.repeat(X, weight, 0), np.repeat(S, weight, 0)).predict_proba(X)
+    np.testing.assert_array_equal(weighted, repeated)
 
 
 def test_a_row_of_vanishing_weight_does_not_teach(blobs):
@@ -178,11 +181,12 @@ def test_a_row_of_vanishing_weight_does_not_teach(blobs):
     assert clf.fit(X, wrong).score(X, y) < 0.9
 
 
+@pytest.mark.parametrize("loss", ["cc", "scarce"])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_zero_and_fractional_weights_go_together(early_stopping, blobs, rng):
+def test_zero_and_fractional_weights_go_together(early_stopping, loss, blobs, rng):
     X, S, _ = blobs
     weight = rng.uniform(size=len(X)) * (rng.uniform(size=len(X)) > 0.3)
-    clf = PartialLabelClassifier(early_stopping=early_stopping, **QUICK)
+    clf = PartialLabelClassifier(loss, early_stopping=early_stopping, **QUICK)
     with_zeros = clf.fit(X, S, sample_weight=weight).predict_proba(X)
     kept = weight > 0
     without = clf.fit(X[kept], S[kept], sample_weight=weight[kept]).predict_proba(X)
@@ -314,6 +318,16 @@ def test_partial_fit_votes_and_keeps_the_losses_own_confidences(blobs):
     assert not np.array_equal(three_calls("proden", **off), three_calls("cavl", **off))
 
 
+@pytest.mark.parametrize("loss", [name for name in LOSSES if not LOSSES[name].confidences])
+def test_a_loss_without_confidences_has_even_ballots_whenever_it_goes_on(loss, blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(loss, warm_start=True, **QUICK).fit(X, S)
+    for go_on in (clf.fit, clf.partial_fit):
+        for why in go_on(X, S).explain(X[:20], S[:20]):
+            for ballot in why.ballots:
+                assert set(ballot.values()) == {np.float32(1 / len(ballot))}
+
+
 def test_partial_fit_learns_from_chunks(blobs):
     X, S, y = blobs
     clf = CleanSEClassifier(hidden_layer_sizes=(16,), random_state=0)
@@ -384,15 +398,24 @@ def test_held_out_rows_are_never_trained_on(blobs, monkeypatch):
     monkeypatch.setattr(
         _classifier, "TrainingRows", lambda X, *args: [trained_on.append(X), original(X, *args)][1]
     )
+    counted = []
+    check = _classifier.check_loss_params
+    monkeypatch.setattr(
+        _classifier, "check_loss_params", lambda *args: [counted.append(args[2]), check(*args)][1]
+    )
     clf = CleanSEClassifier(early_stopping=True, **QUICK)
     clf.fit(X, S, sample_weight=np.full(len(X), 5))
+    assert counted[0].shape[0] == len(trained_on[0])  # nor do they enter a prior
     assert len(trained_on[0]) == 5 * (len(X) - len(held_out[0]))
     assert not set(map(tuple, trained_on[0])) & set(map(tuple, held_out[0]))
 
 
-def test_explain_names_the_voters(blobs):
+@pytest.mark.parametrize("vote", ["soft", "hard"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_explain_names_the_voters(loss, vote, blobs):
     X, S, _ = blobs
-    clf = CleanSEClassifier(n_neighbors=5, **QUICK).fit(X, S)
+    clf = CleanSEClassifier(loss, n_neighbors=5, vote=vote, **QUICK).fit(X, S)
+    sets, keeps = torch.from_numpy(S == 1), LOSSES[loss].confidences
     for i, why in enumerate(clf.explain(X[:30], S[:30])):
         assert i not in why.neighbors  # nobody votes for himself
         assert len(why.neighbors) == len(why.ballots) == 5
@@ -402,8 +425,17 @@ def test_explain_names_the_voters(blobs):
         for row, ballot in zip(why.neighbors, why.ballots, strict=True):
             assert set(ballot) == set(np.flatnonzero(S[row]).tolist())
             assert sum(ballot.values()) == pytest.approx(1, abs=1e-5)
-        assert why.weights.sum() == pytest.approx(1, abs=1e-5)
-        expected = (why.confidences + 2 * why.votes) / (1 + 2 * why.votes.sum())
+        assert why.confidences.sum() == pytest.approx(1, abs=1e-5)
+        assert loss != "cavl" or set(why.confidences) <= {0, 1}
+        if vote == "hard":
+            voters = torch.from_numpy(why.neighbors)[None], torch.from_numpy(why.similarity)[None]
+            votes = hard_votes(*voters, sets, sets[[i]])[0].numpy()
+            np.testing.assert_array_equal(why.votes, votes[S[i] == 1])
+        expected = 1 + 2 * why.votes
+        if keeps:
+            expected = why.confidences * expected
+            expected = expected if vote == "hard" else why.confidences + 2 * why.votes
+            expected = expected / expected.sum()
         np.testing.assert_allclose(why.weights, expected, atol=1e-5)
         assert str(why.prediction) in str(why)
 

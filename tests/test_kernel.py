@@ -14,9 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier
-from sklearn_cleanse.kernel._steps import (
-    project_simplex,
-)
+from sklearn_cleanse.kernel._steps import project_simplex
 
 BOTH = pytest.mark.parametrize("Model", [PLCGRClassifier, DPCLSClassifier])
 
@@ -187,22 +185,29 @@ def test_too_many_samples_are_refused_before_allocation(model, way_out):
 
 
 @pytest.mark.parametrize(
-    "model", [PLCGRClassifier(), DPCLSClassifier(max_iter=3), PLCGRClassifier(n_components=100)]
+    ("n_samples", "n_features", "n_classes", "full"),
+    [(800, 3, 3, False), (150, 800, 4, True), (200, 3, 200, False)],
+    ids=["many samples", "many features", "many classes"],
 )
-def test_memory_estimate_is_kept(model):
+@pytest.mark.parametrize(
+    "model",
+    [PLCGRClassifier(), DPCLSClassifier(max_iter=3), PLCGRClassifier(n_components=100)],
+    ids=["PL-CGR", "DPCLS", "low rank"],
+)
+def test_memory_estimate_is_kept(model, n_samples, n_features, n_classes, full):
     rng = np.random.default_rng(0)
-    X, candidates = rng.normal(size=(800, 3)), random_candidates(rng, 800, 3)
-    columns, _ = model._columns_held(800)
-    estimate = 8 * 800 * (columns + 8 * 3 + 2 * 3)
+    X = rng.normal(size=(n_samples, n_features))
+    candidates = random_candidates(rng, n_samples, n_classes) | full
+    with pytest.raises(MemoryError) as refusal:
+        clone(model).set_params(max_memory=1e-9).fit(X, candidates)
+    estimate = float(re.search(r"need about (\S+) GiB", str(refusal.value))[1])
     tracemalloc.start()
     try:
-        clone(model).fit(X, candidates)
-        peak = tracemalloc.get_traced_memory()[1]
+        clone(model).set_params(max_memory=1.01 * estimate).fit(X, candidates)
+        peak = tracemalloc.get_traced_memory()[1] / 2**30
     finally:
         tracemalloc.stop()
     assert estimate / 3 < peak < estimate
-    with pytest.raises(MemoryError):
-        clone(model).set_params(max_memory=0.99 * estimate / 2**30).fit(X, candidates)
 
 
 def test_low_rank_needs_no_square_matrix():
@@ -245,6 +250,20 @@ def test_bad_parameters_are_refused_by_name(Model, name, value):
 def test_rows_without_candidates_are_refused(Model):
     with pytest.raises(ValueError, match="row 1 has no candidate"):
         Model().fit([[0.0], [1.0]], [[1, 1], [0, 0]])
+
+
+@BOTH
+def test_one_row_keeps_its_candidates(Model):
+    proba = Model().fit([[0.0]], [[1, 1, 0]]).predict_proba([[0.0], [3.0]])
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_allclose(proba[:, 2], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("params", [{"penalty": 1e-300}, {"smoothness_weight": 1e300}])
+def test_a_penalty_beyond_precision_is_refused(params, blobs):
+    X, candidates, _ = blobs
+    with pytest.raises(ValueError, match=r"smoothness_weight=.* times penalty=.*; raise penalty"):
+        DPCLSClassifier(**params).fit(X, candidates)
 
 
 @BOTH

@@ -66,10 +66,11 @@ def problem():
 
 
 def lagrangian(p, **changed):
-    """Everything in DPCLS's augmented Lagrangian that the three steps act on."""
+    """DPCLS's augmented Lagrangian; the ridge term is left out where no step acts on it."""
     F, A, D = (changed.get(name, p[name]) for name in "FAD")
     return (
         ((F - p["Q"]) ** 2).sum()
+        + p.get("ridge", 0.0)
         + p["alpha"] * np.trace(F.T @ A @ F)
         + p["beta"] * np.trace(D @ p["L"] @ D.T)
         + (p["dual"] * (D - A)).sum()
@@ -235,18 +236,49 @@ def test_frequent_classes_have_higher_thresholds_when_balanced(three_classes):
     assert threshold[0] > threshold[1] > threshold[2]
 
 
+def test_costs_are_those_of_the_definition():
+    """Samples at 0, 1 and 3, a class each: distances can be read off."""
+    scale, threshold = class_costs(
+        np.array([[0.0], [1.0], [3.0]]), np.eye(3), cluster_ratio=0.1, balance=False, seed=0
+    )
+    # (D + 0.1) / (largest of the row + 0.1 m), zero on the diagonal
+    D = np.array([[0, 1.1 / 3.3, 3.1 / 3.3], [1.1 / 2.3, 0, 2.1 / 2.3], [3.1 / 3.3, 2.1 / 3.3, 0]])
+    E = (1 - D) * (1 - np.eye(3))
+    np.testing.assert_allclose(threshold, D.sum(axis=0) / (D.sum(axis=0) + D.sum(axis=1)))
+    np.testing.assert_allclose(scale, E.sum(axis=1) / (E.sum(axis=1) + E.sum(axis=0)))
+
+
+def test_equal_confidences_make_members_of_all():
+    confidences = np.array([[0.1, 0.9]] * 3)
+    assert confidences[:, 0].mean() > 0.1  # by rounding
+    assert not class_distances(np.arange(3.0)[:, None], confidences, 0.1, False, 0)[1].any()
+
+
 def test_duplicate_rows_need_no_more_centres_than_there_are():
     X = np.repeat([[0.0, 1.0], [1.0, 0.0]], 20, axis=0)
     distance, _ = class_distances(X, np.repeat(np.eye(2), 20, axis=0), 0.5, False, 0)
     np.testing.assert_allclose(distance, [[0, 2**0.5], [2**0.5, 0]])
 
 
-def test_plcgr_follows_its_definition(blobs):
-    X, candidates, _ = blobs
-    model = PLCGRClassifier(normalize="l2", max_iter=3, random_state=0).fit(X, candidates)
+@pytest.fixture(params=["blobs", "line"])
+def first_outputs(request, blobs):
+    """Features, candidates and scaling; on the line some have negative outputs for all theirs."""
+    if request.param == "blobs":
+        return (*blobs[:2], "l2")
+    x = np.linspace(-3, 3, 151)
+    labels = np.where(np.abs(x) < 1, 1 + np.arange(151) % 2, 3 * (x > 0))
+    candidates = np.eye(4, dtype=bool)[labels]
+    candidates[[20, 130]] = [False, True, True, False]  # the outputs of the middle swing below zero
+    return x[:, None], candidates, None
+
+
+def test_plcgr_follows_its_definition(first_outputs):
+    X, candidates, normalize = first_outputs
+    model = PLCGRClassifier(normalize=normalize, max_iter=3, random_state=0).fit(X, candidates)
     ridge = ExactRidge(model.scaler_.transform(X), 0.04)
     Q = ridge.fit(candidates.astype(float))
     best = np.eye(4)[np.where(candidates, Q, -np.inf).argmax(axis=1)]
+    assert (np.where(candidates, Q, -np.inf).max(axis=1) < 0).any() == (normalize is None)
     P = project_simplex(Q + 0.2 / 2 * best, candidates)
     for _ in range(3):
         Q = ridge.fit(P)
@@ -355,11 +387,17 @@ def test_the_bounded_copy_minimises_the_objective(problem):
 
 def test_all_steps_together_never_increase_the_objective_at_a_fixed_dual(problem):
     p, values = problem, []
+    ridge = ExactRidge(p["X"], 0.05)
+    K = ridge.feature_map.transform(p["X"])
     for _ in range(5):
+        p = p | {"Q": ridge.fit(p["F"]), "ridge": 0.05 * np.trace(ridge.coef.T @ K @ ridge.coef)}
+        np.testing.assert_allclose(p["Q"], K @ ridge.coef + ridge.intercept, atol=1e-10)
+        values.append(lagrangian(p))
         for name, step in (("F", lambda p: move(p, 3)), ("D", smooth), ("A", bound)):
             p = p | {name: step(p)}
             values.append(lagrangian(p))
     assert (np.diff(values) <= 1e-10).all()
+    assert (np.diff(values)[3::4] < 0).all()  # of the ridge
 
 
 # --- DPCLS: how they are computed ---------------------------------------------------------------
@@ -403,10 +441,22 @@ def test_smoothing_solves_its_system_either_way(graph, way, strength, monkeypatc
     assert error < (1e-10 if way == "elimination" else _dissimilarity.ACCURACY)
 
 
+def plain_laplacian(X, k):
+    distance = np.linalg.norm(X[:, None] - X[None], axis=2)
+    np.fill_diagonal(distance, np.inf)
+    nearest = np.argsort(distance, axis=1)[:, :k]
+    s = np.sort(distance, axis=1)[:, k - 1].mean()
+    W = np.zeros_like(distance)
+    for i in range(len(X)):
+        W[i, nearest[i]] = np.exp(-(distance[i, nearest[i]] ** 2) / s**2)
+    W = (W + W.T) / 2
+    return np.diag(W.sum(axis=1)) - W
+
+
 def plain_dpcls(X, candidates, alpha=0.01, beta=0.001, mu=1e-4):
-    """DPCLS as it is defined: whole matrices and an inverse. Yields F, A and the gap for ever."""
+    """DPCLS as it is defined: whole matrices and an inverse. Yields F, A, gap and Q for ever."""
     n = len(X)
-    ridge, L = ExactRidge(X, 0.05), neighbor_laplacian(X, 10).toarray()
+    ridge, L = ExactRidge(X, 0.05), plain_laplacian(X, 10)
     F = candidates / candidates.sum(axis=1, keepdims=True)
     disjoint = candidates.astype(int) @ candidates.T == 0
     A, dual = np.zeros((n, n)), np.zeros((n, n))
@@ -425,7 +475,7 @@ def plain_dpcls(X, candidates, alpha=0.01, beta=0.001, mu=1e-4):
         A = A.clip(0, 1)
         dual = dual + mu * (D - A)
         mu = 1.1 * mu
-        yield F, A, np.abs(D - A).max()
+        yield F, A, np.abs(D - A).max(), Q
 
 
 @pytest.mark.parametrize("width", [37, 248])
@@ -438,8 +488,9 @@ def test_dpcls_follows_its_definition(blobs, width, speed, monkeypatch):
     assert 10 < (candidates.sum(axis=1) == 1).sum() < 100  # clean samples share rows
     model = DPCLSClassifier(max_iter=70, tol=0).fit(X, candidates)
     plain = plain_dpcls(model.scaler_.transform(X), candidates)
-    expected, _, _ = next(islice(plain, 69, None))
-    np.testing.assert_allclose(model.candidate_proba_, expected, atol=1e-8)
+    F, _, _, Q = next(islice(plain, 69, None))
+    np.testing.assert_allclose(model.candidate_proba_, F, atol=1e-8)
+    np.testing.assert_allclose(model.decision_function(X), Q, atol=1e-8)  # before the last F
 
 
 def test_dissimilarity_follows_its_definition(blobs):
@@ -452,7 +503,7 @@ def test_dissimilarity_follows_its_definition(blobs):
         penalty=1e-4,
         growth=1.1,
     )
-    for F, A, gap in islice(plain_dpcls(X, candidates), 40):  # noqa: B007
+    for F, A, gap, _ in islice(plain_dpcls(X, candidates), 40):  # noqa: B007
         assert state.update(F) == pytest.approx(gap, abs=1e-7)
     matrix, pull, curvature = state.couple(F)
     among = np.ix_(state.partial, state.partial)

@@ -186,6 +186,37 @@ def test_scarce_of_the_batches_averages_to_that_of_the_data():
     assert (torch.stack(in_batch).mean() - whole).abs() > 1e-3
 
 
+def test_scarce_is_finite_for_small_weights_and_a_class_that_no_row_excludes():
+    logits = torch.zeros(16, 3, requires_grad=True)
+    candidates = torch.ones(16, 3, dtype=torch.bool)
+    candidates[:8, 1] = candidates[8:, 2] = False
+    given = {"class_prior": torch.full((3,), 1 / 3), "excluded_share": torch.tensor([0, 0.5, 0.5])}
+    for weight in (None, torch.full((16,), 1e-3)):
+        loss = value("scarce", logits, candidates, candidates.float(), weight, **given)
+        loss.backward()
+        assert torch.isfinite(loss)
+        assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("prior", ["average", "uniform"])
+def test_scarce_weighs_its_shares_as_if_rows_were_repeated(prior):
+    sets, weight = [[0], [0, 1], [1, 2], [0, 1, 2]], [1, 3, 2, 5]
+    repeated = [candidates for candidates, n in zip(sets, weight, strict=True) for _ in range(n)]
+    params = {"class_prior": prior}
+    one, other = (
+        check_loss_params("scarce", params, check_candidates(rows)[1], sample_weight=weights)
+        for rows, weights in ((sets, np.array(weight) / 7), (repeated, None))
+    )
+    for name in ("class_prior", "excluded_share"):
+        torch.testing.assert_close(one[name], other[name])
+
+
+def test_a_prior_that_candidates_contradict_is_warned_of():
+    candidates = check_candidates([[0], [0, 1], [0, 1], [0, 2]])[1]
+    with pytest.warns(UserWarning, match="for class 2, which is a candidate of 0.25 of the rows"):
+        check_loss_params("scarce", {"class_prior": [0.2, 0.4, 0.4]}, candidates)
+
+
 @pytest.mark.parametrize("prior", ["average", "estimated"])
 def test_no_class_is_more_frequent_than_its_candidates(prior):
     """Else rows that exclude a class would be pulled towards it. The uniform prior is not so."""
@@ -198,8 +229,8 @@ def test_no_class_is_more_frequent_than_its_candidates(prior):
     np.testing.assert_allclose(included, mask.mean(axis=0), atol=1e-6)
     assert params["class_prior"].sum() == pytest.approx(1, abs=1e-6)
     assert (params["class_prior"] <= included + 1e-6).all()
-    uniform = check_loss_params("scarce", {"class_prior": "uniform"}, candidates)["class_prior"]
-    assert (uniform > included).any()
+    with pytest.warns(UserWarning, match="for class 0, which is a candidate of 0.05 of the rows"):
+        check_loss_params("scarce", {"class_prior": "uniform"}, candidates)
 
 
 def test_the_average_prior_shares_each_row_out_evenly():
@@ -272,3 +303,53 @@ def test_a_row_without_votes_keeps_its_confidences():
     for soft in (True, False):
         weights = calibrate(confidences, candidates, torch.zeros(1, 2), 3.0, soft)
         torch.testing.assert_close(weights, confidences)
+
+
+@pytest.fixture
+def voted(batch):
+    """A batch under K: nontrivial weights, as hard votes and soft ones make them."""
+    logits, candidates = batch
+    votes = candidate_confidences(-logits.detach(), candidates)
+    return logits, candidates, calibrate(None, candidates, votes, 3.0, soft=True)
+
+
+def test_k_stands_inside_the_logarithm_of_cc(voted):
+    logits, candidates, K = voted
+    p = logits.softmax(dim=1)
+    rows = [sum(K[i, j] * p[i, j] for j in range(4) if candidates[i, j]) for i in range(6)]
+    expected = -sum(row.log() for row in rows) / 6
+    torch.testing.assert_close(value("cc", logits, candidates, K), expected)
+
+
+@pytest.mark.parametrize("form", ["sigmoid", "cross-entropy"])
+def test_weights_pull_candidates_up_in_lws_and_leave_the_others(form, voted):
+    logits, candidates, K = voted
+    weights = K / K.sum(dim=1, keepdim=True)
+    p = logits.detach().softmax(dim=1)
+    expected = 0.0
+    for z, own, w, q in zip(logits.detach(), candidates, weights, p, strict=True):
+        others = q * ~own / (q * ~own).sum() if not own.all() else torch.zeros(4)
+        up, down = (
+            (torch.sigmoid(-z), torch.sigmoid(z))
+            if form == "sigmoid"
+            else (-q.log(), -(1 - q).log())
+        )
+        expected += (sum((w * up)[own]) + 2 * sum((others * down)[~own])) / 6
+    got = value("lws", logits, candidates, weights, beta=2.0, form=form)
+    torch.testing.assert_close(got.detach(), expected)
+
+
+def test_k_weighs_rows_in_the_mean_over_all_of_scarce(voted):
+    logits, candidates, K = voted
+    prior, excluded = torch.tensor([0.1, 0.2, 0.3, 0.4]), (~candidates).double().mean(dim=0)
+    expected = 0.0
+    for j in range(4):
+        z, negative = logits.detach()[:, j], ~candidates[:, j]
+        share = (1 - prior[j]) / (excluded[j] * 6)
+        counted = torch.where(candidates[:, j], K[:, j], 1.0)
+        B = (counted * F.softplus(-z)).sum() / counted.sum()
+        B = B - share * F.softplus(-z)[negative].sum()
+        expected += share * F.softplus(z)[negative].sum() + B.abs()
+    params = {"class_prior": prior, "excluded_share": excluded, "correction": "abs"}
+    got = value("scarce", logits, candidates, K, **params)
+    torch.testing.assert_close(got.detach(), expected)

@@ -100,3 +100,12 @@ def test_votes_for_other_labels_lower_the_trust(voters):
     kept = restrict(votes, own)
     torch.testing.assert_close(kept, torch.tensor([[1 / 4, 2 / 4, 0.0, 0.0]]))
     assert restrict(votes, ~own & torch.tensor([[True, True, True, False]])).sum() == 0
+
+
+def test_hard_votes_break_ties_by_nearness_among_many():
+    voters = torch.zeros(40, 3, dtype=torch.bool)
+    voters[:, 2] = True  # neither of the query's candidates
+    voters[26], voters[27] = torch.tensor([[False, True, False], [True, False, False]])
+    own = torch.tensor([[True, True, False]])
+    votes = hard_votes(torch.arange(40)[None], torch.ones(1, 40), voters, own)
+    assert votes.tolist() == [[0, 1, 0]]

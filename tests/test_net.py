@@ -1,17 +1,19 @@
 """The training loop in skorch's frame, and what it refuses."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
-from skorch.callbacks import Callback, Checkpoint
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier, _net
 from sklearn_cleanse._net import CleanSENet
-from sklearn_cleanse.losses import LOSSES
+from sklearn_cleanse.datasets import make_partial_classification
+from sklearn_cleanse.losses import LOSSES, candidate_confidences
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 
@@ -62,9 +64,10 @@ class Recorder(Callback):
         self.events_.append(net.history[-1]["loss"])
 
 
-def test_skorch_callbacks_and_checkpoints_work(blobs, tmp_path):
+@pytest.mark.parametrize("monitor", [None, "loss_best"])
+def test_skorch_callbacks_and_checkpoints_work(monitor, blobs, tmp_path):
     X, S, _ = blobs
-    checkpoint = Checkpoint(monitor=None, f_pickle=None, dirname=str(tmp_path))
+    checkpoint = Checkpoint(monitor=monitor, f_pickle=None, dirname=str(tmp_path))
     recorder = Recorder()
     clf = CleanSEClassifier(callbacks=[recorder, checkpoint], **QUICK).fit(X, S)
     used = dict(clf.net_.callbacks_)["Recorder"]
@@ -128,6 +131,31 @@ def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeyp
     assert CleanSEClassifier(loss, **params).fit(X, S).n_iter_ == 1
 
 
+class Steps(Callback):
+    """Keep the logits of a step, and those of the same rows after it."""
+
+    def on_batch_end(self, net, batch, y_pred, **kwargs):
+        X, rows = batch
+        with torch.no_grad():
+            self.logits = {"before": y_pred.detach(), "after": net.module_.network(X)}
+        self.candidates = rows.candidates()
+        self.kept = rows.dense(net.rows_.confidences[rows.entries])
+
+
+@pytest.mark.parametrize(("loss", "whose"), [("rc", "after"), ("proden", "before")])
+def test_confidences_come_from_the_step_or_from_a_pass_after_it(loss, whose, blobs):
+    X, S, _ = blobs
+    clf = PartialLabelClassifier(loss, module=LogitsOnly, max_epochs=1, callbacks=[Steps()])
+    clf.set_params(batch_size=len(X), random_state=0).fit(X, S)
+    step = dict(clf.net_.callbacks_)["Steps"]
+    found = {
+        when: candidate_confidences(logits, step.candidates) for when, logits in step.logits.items()
+    }
+    torch.testing.assert_close(step.kept, found.pop(whose))
+    (other,) = found.values()
+    assert (step.kept - other).abs().max() > 1e-3
+
+
 # -- refusals ------------------------------------------------------------------------------------
 
 
@@ -144,10 +172,19 @@ def test_no_step_waits_for_the_device(loss, vote, neighbors_from, blobs, monkeyp
         ({"loss": "mse"}, r"'loss'"),
         ({"loss_params": {"beta": 1.0}}, r"loss_params has 'beta'; .*loss='proden' are: none"),
         ({"loss": "lws", "loss_params": {"betta": 1.0}}, r"has 'betta'; .* are: beta, form"),
+        ({"loss": "lws", "loss_params": {1: 2, "x": 3}}, r"has 1; .* are: beta, form"),
         ({"loss": "lws", "loss_params": {"beta": -1.0}}, r"beta is -1.0; it must be a number"),
+        ({"loss": "lws", "loss_params": {"beta": True}}, r"beta is True; it must be a number"),
         ({"loss": "lws", "loss_params": {"form": "x"}}, r"form is 'x'; .*'sigmoid'"),
         ({"loss": "scarce", "loss_params": {"class_prior": "x"}}, r"class_prior is 'x'"),
-        ({"loss": "scarce", "loss_params": {"class_prior": [1.0]}}, r"hold 3 probabilities"),
+        ({"loss": "scarce", "loss_params": {"class_prior": [1.0]}}, r"an array of 3 probabilities"),
+        ({"loss": "scarce", "loss_params": {"class_prior": None}}, r"class_prior is None; it must"),
+        (
+            {"loss": "scarce", "loss_params": {"class_prior": list("abc")}},
+            r"is \['a', 'b', 'c'\]; ",
+        ),
+        ({"loss": "scarce", "loss_params": {"class_prior": [0, 1.5, -0.5]}}, r"1.5 for class 1"),
+        ({"loss": "scarce", "loss_params": {"class_prior": [0.5, 0.2, 0.2]}}, r"sums to 0.9"),
         ({"loss": "scarce", "loss_params": {"correction": "x"}}, r"correction is 'x'; .*'abs'"),
         ({"scaling": "robust"}, r"'scaling'"),
         ({"scaling": ["rank", "robust"]}, r"scaling=\['rank', 'robust'\] must name"),
@@ -233,13 +270,61 @@ def test_weights_that_leave_no_row(blobs):
         CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.zeros(len(X)))
 
 
-@pytest.mark.parametrize("block_values", [2**16, 2**14, 3000])
-def test_results_do_not_depend_on_the_size_of_blocks(block_values, blobs, monkeypatch):
+@pytest.mark.parametrize("block_values", [2**16, 2**14, 1])
+def test_results_do_not_depend_on_the_size_of_blocks(block_values, monkeypatch):
     """A search and a prediction may be cut into blocks anywhere."""
-    X, S, _ = blobs
-    clf = CleanSEClassifier(max_epochs=6, vote_start=0.0, random_state=0)
+    X, S, _ = make_partial_classification(300, 12, 8, class_sep=0.7, random_state=0)  # close calls
+    clf = CleanSEClassifier(max_epochs=30, vote_start=0.0, random_state=0)
     expected = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
     monkeypatch.setattr(_net, "BLOCK_VALUES", block_values)
     found = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
     for one, other in zip(expected, found, strict=True):  # equal up to rounding in sums
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_skorchs_own_prediction_is_the_estimators(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    np.testing.assert_allclose(clf.net_.predict_proba(X), clf.predict_proba(X), atol=1e-6)
+
+
+def test_clean_data_are_never_searched(blobs, monkeypatch):
+    X, _, y = blobs
+
+    def refuse(self):
+        raise AssertionError("nobody needs a vote here")
+
+    monkeypatch.setattr(_net.CleanSENet, "_find_neighbors", refuse)
+    clf = CleanSEClassifier(**QUICK).fit(X, y)
+    assert np.isnan([epoch["clean_voter_share"] for epoch in clf.history_]).all()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"early_stopping": True, "n_iter_no_change": 1},
+        {"callbacks": [EarlyStopping(monitor="loss", patience=1, threshold=100, sink=str)]},
+    ],
+)
+def test_stopping_early_is_no_interruption(params, blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(**{**QUICK, "max_epochs": 50}, warm_start=True, **params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        epochs = [clf.fit(X, S).n_iter_ for _ in range(2)]
+    assert 0 < epochs[0] < epochs[1] < 100
+
+
+def test_a_fit_maps_features_from_a_file(tmp_path):
+    X, S, _ = make_partial_classification(300, 12, 3, random_state=0)
+    X = X.astype(np.float32)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype=np.float32, mode="r", shape=X.shape)
+    where = []
+
+    class Look(Callback):
+        def on_train_begin(self, net, X=None, **kwargs):
+            where.append(np.shares_memory(X.X.numpy(), mapped))
+
+    CleanSEClassifier(**QUICK, callbacks=[Look()]).fit(mapped, S)
+    assert where == [True]

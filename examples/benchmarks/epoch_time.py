@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.neural_network import MLPClassifier
 from skorch import NeuralNetClassifier
+from threadpoolctl import threadpool_limits
 
 from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import make_partial_classification
@@ -38,7 +39,7 @@ def scikit_learn(X, y, epochs):
         began = time.perf_counter()
         clf.partial_fit(X, y, classes=np.unique(y))
         seconds.append(time.perf_counter() - began)
-    return np.median(seconds)
+    return np.mean(seconds)
 
 
 def skorch(X, y, epochs):
@@ -60,11 +61,12 @@ def skorch(X, y, epochs):
         verbose=0,
         iterator_train__shuffle=True,
     ).fit(X, y.astype(np.int64))
-    return np.median([epoch["dur"] for epoch in net.history])
+    return np.mean([epoch["dur"] for epoch in net.history])
 
 
 def main(rounds, epochs, n_samples, n_features, n_classes):
     torch.set_num_threads(1)
+    threadpool_limits(1)
     X, S, y = make(n_samples, n_features, n_classes)
     methods = {
         "scikit-learn MLPClassifier": lambda: scikit_learn(X, y, epochs),
@@ -101,8 +103,8 @@ ONE = {"n_members": 1, "scaling": "standard"}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--n-samples", type=int, default=5000)
     parser.add_argument("--n-features", type=int, default=38)
     parser.add_argument("--n-classes", type=int, default=13)

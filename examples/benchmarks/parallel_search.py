@@ -6,6 +6,7 @@ import time
 import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_limits
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.datasets import make_candidates
@@ -29,6 +30,7 @@ def search(X, S, n_jobs, epochs):
 
 def main(epochs):
     torch.set_num_threads(1)  # joblib gives each of two processes on two cores one thread, too
+    threadpool_limits(1)
     X, y = load_digits(return_X_y=True)
     S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
     for n_jobs in (1, 2):  # start the processes and import torch there, before the clock runs

@@ -53,6 +53,7 @@ def measure(n_samples, n_features, n_classes, epochs, **params):
     CleanSEClassifier(max_epochs=1).fit(warm, np.eye(2)[[0, 1] * 10])  # imports and first calls
     with tempfile.TemporaryDirectory() as folder:
         X, S = make(n_samples, n_features, n_classes, folder)
+        X.max()  # read all of it once: pages of the file count too
         before = peak_mib()
         clf = CleanSEClassifier(
             max_epochs=epochs, vote_start=0, scaling="standard", random_state=0, **params

@@ -1,8 +1,9 @@
 """What is lost when not all rows vote: accuracy by the size of the pool of voters.
 
-Beyond 16,384 rows CleanSE lets a pool vote: clean rows and a sample of the others. Here the same data
-are learnt with pools of several sizes and with all rows. The first column of figures is the share of
-partial rows whose first choice by votes is the true label, the second the accuracy on new rows.
+Beyond 16,384 rows CleanSE lets a pool vote: clean rows and a sample of the others. Here the same
+data are learnt with pools of several sizes and with all rows. The first column of figures is the
+share of partial rows whose first choice by votes is the true label, the second the accuracy on new
+rows.
 """
 
 import argparse

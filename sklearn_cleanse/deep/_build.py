@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import torch
 
-from .._net import CleanSENet
+from .._net import CleanSENet, probabilities
 from ..modules import MODULES
 from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
 
@@ -61,7 +61,7 @@ def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
         optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
         lr=estimator.lr,
         train_split=None,
-        predict_nonlinearity=torch.nn.Softmax(dim=-1),
+        predict_nonlinearity=probabilities,
         device=device,
         verbose=0,
     ).initialize()

@@ -419,14 +419,14 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        log_proba = self.predict_log_proba(X)
-        return self.classes_[log_proba.argmax(axis=1)]
+        check_is_fitted(self, "net_")
+        return self.classes_[self.net_.infer_blocks(self._check_X(X, reset=False), best=True)]
 
 
 #: Scaled features must fit into single precision, with room for squares.
 _LARGEST = 1e18
 
-_INTERNAL = ("batches", "train_batch_count")
+_INTERNAL = ("batches", "train_batch_count", "loss_best")
 
 #: Whole-number weights repeat rows unless that makes the data so many times larger.
 _MOST_REPEATS = 10

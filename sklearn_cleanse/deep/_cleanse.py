@@ -264,7 +264,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _remember(self, rows, used):
         self._voter_rows = used[rows.pool]
         self._voter_proba = rows.confidence_matrix()[rows.pool]
-        self._voters = self.net_.finish()
+        self._voters = self.net_.voters()
+        super()._remember(rows, used)
 
     def explain(self, X, y=None) -> list[Explanation]:
         """Show which training rows vote on each sample, and what comes of it.

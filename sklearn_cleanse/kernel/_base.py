@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import check_candidates
-from ._steps import (
-    project_simplex,
-)
+from ._steps import project_simplex
 
+# DEVIATES: PL-CGR's published demo has "l2" alone, by which features of large numbers drown the
+# others; the default, "standard-l2", first makes the columns comparable.
 SCALERS = {
     "standard-l2": lambda: make_pipeline(StandardScaler(), Normalizer()),
     "standard": StandardScaler,
@@ -59,7 +59,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         self._validate_params()
         X = validate_data(self, X, dtype=np.float64)
         self.classes_, candidates = check_candidates(y, n_samples=len(X))
-        self._refuse_excess(len(X))
+        self._refuse_excess(candidates)
         self.scaler_ = SCALERS[self.normalize]()
         ridge, self.candidate_proba_, self.n_iter_ = self._train(
             self.scaler_.fit_transform(X), candidates.toarray()
@@ -69,9 +69,10 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         self.intercept_ = ridge.intercept
         return self
 
-    def _refuse_excess(self, n_samples):
-        columns, way_out = self._columns_held(n_samples)
-        columns += 8 * len(self.classes_) + 2 * self.n_features_in_
+    def _refuse_excess(self, candidates):
+        n_samples, n_classes = candidates.shape
+        columns, way_out = self._columns_held(candidates)
+        columns += 14 * n_classes + 2 * self.n_features_in_
         need = 8 * n_samples * columns / 2**30
         if need > self.max_memory:
             raise MemoryError(

@@ -15,6 +15,8 @@ from ._steps import ExactRidge, confidence_step, neighbor_laplacian
 
 __all__ = ["DPCLSClassifier"]
 
+MOST_PENALTIES = 1e8  # that smoothness may weigh: systems of this condition keep half the digits
+
 
 class DPCLSClassifier(KernelClassifier):
     """Partial label learning by dissimilarity propagation (DPCLS).
@@ -142,6 +144,12 @@ class DPCLSClassifier(KernelClassifier):
         self.verbose = verbose
 
     def _train(self, X, candidates):
+        if self.smoothness_weight > MOST_PENALTIES * self.penalty:
+            raise ValueError(
+                f"smoothness_weight={self.smoothness_weight!r} is more than {MOST_PENALTIES:.0e} "
+                f"times penalty={self.penalty!r}, beyond what double precision can smooth; raise "
+                "penalty or lower smoothness_weight"
+            )
         laplacian = neighbor_laplacian(X, self.n_neighbors)
         order, sizes = elimination_order(laplacian)
         X, candidates, laplacian = X[order], candidates[order], laplacian[order][:, order]
@@ -174,5 +182,5 @@ class DPCLSClassifier(KernelClassifier):
                 break
         return ridge, confidences[np.argsort(order)], n_iter
 
-    def _columns_held(self, n_samples):
-        return 9 * n_samples, "use PLCGRClassifier(n_components=...)"
+    def _columns_held(self, candidates):
+        return 9 * candidates.shape[0], "use PLCGRClassifier(n_components=...)"

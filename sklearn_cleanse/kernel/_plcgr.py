@@ -42,8 +42,8 @@ class PLCGRClassifier(KernelClassifier):
     balance : bool, default=True
         Whether the distance from class i to class j counts times size of j over size of i. This
         raises the thresholds of frequent classes. The published code has nearly this factor, by
-        what looks like a slip; without it the costs of all classes are nearly equal and change
-        little, so that it is kept as a choice.
+        what looks like a slip in a divisor. It is on by default, and so is the effect of that slip:
+        without it the costs of all classes are nearly equal and change little.
     max_iter : int, default=30
         Number of retrainings.
     length_scale : float, default=None
@@ -153,6 +153,8 @@ class PLCGRClassifier(KernelClassifier):
         else:
             ridge = NystroemRidge(X, self.ridge, self.n_components, random_state, self.length_scale)
         outputs = ridge.fit(candidates.astype(float))
+        # DEVIATES: published code takes the largest of candidates × outputs, which is that of a
+        # non-candidate, zero, where the outputs of all candidates are negative.
         best = np.where(candidates, outputs, -np.inf).argmax(axis=1)
         outputs[np.arange(len(X)), best] += self.first_bonus / 2
         confidences = project_simplex(outputs, candidates)
@@ -170,7 +172,14 @@ class PLCGRClassifier(KernelClassifier):
         ridge.fit(confidences)
         return ridge, confidences, self.max_iter
 
-    def _columns_held(self, n_samples):
+    def _columns_held(self, candidates):
+        n_samples, n_classes = candidates.shape
+        # The costs hold the members of a class, thrice while k-means starts, all centres twice, the
+        # distances of a batch of members from them, and those between classes.
+        centers = (self.cluster_ratio * candidates.nnz + n_classes) / n_samples
+        costs = (3 + 2 * centers) * self.n_features_in_ + 128 * centers
+        costs += 2 * n_classes**2 / n_samples
         if self.n_components is None or self.n_components >= n_samples:
-            return 1.2 * n_samples, "set n_components (low rank)"
-        return 4 * self.n_components, "lower n_components"
+            return costs + 1.2 * n_samples, "set n_components (low rank)"
+        rank = self.n_components * (4 + self.n_features_in_ / n_samples)
+        return costs + rank, "lower n_components"

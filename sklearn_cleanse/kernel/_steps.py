@@ -206,9 +206,10 @@ def class_distances(
     for column in confidences.T:
         positive = column[column > 0]
         # DEVIATES: the published code takes the mean of nothing, NaN, if none is positive.
-        rows = X[column >= positive.mean()] if len(positive) else X[:0]
-        members.append(rows)
-        centers.append(_cluster(rows, cluster_ratio, seed))
+        # A mean of equal confidences may be rounded up, above all of them.
+        least = positive.mean() * (1 - 1e-12) if len(positive) else np.inf
+        members.append(np.flatnonzero(column >= least))
+        centers.append(_cluster(X[members[-1]], cluster_ratio, seed))
     sizes = np.array([len(rows) for rows in members])
     counts = np.array([len(rows) for rows in centers])
     owner = np.repeat(np.arange(n_classes), counts)
@@ -217,10 +218,11 @@ def class_distances(
     for i in np.flatnonzero(sizes):
         # in batches: members times centres may be a good part of n_samples²
         batches = gen_batches(sizes[i], 64)
-        total = sum(euclidean_distances(members[i][b], all_centers).sum(axis=0) for b in batches)
+        total = sum(euclidean_distances(X[members[i][b]], all_centers).sum(axis=0) for b in batches)
         # DEVIATES: the published code divides by the number k_i of centres of class i where the
-        # mean needs k_j, so that its distances are means times k_j / k_i. Here they are means, and
-        # the ratio of the class sizes is a choice of its own (`balance`).
+        # mean needs k_j, so that its distances are means times k_j / k_i. Here they are means. The
+        # ratio of class sizes, which is nearly that factor, is a parameter (`balance`), and on by
+        # default: the method's costs do little without it.
         distance[i] = np.bincount(owner, total, n_classes) / (sizes[i] * np.maximum(counts, 1))
     if balance:
         distance *= sizes / np.maximum(sizes, 1)[:, None]
@@ -257,6 +259,8 @@ def cost_step(
 def neighbor_laplacian(X: np.ndarray, n_neighbors: int) -> sp.csr_array:
     """Build the Laplacian of the neighbour graph, of shape (n_samples, n_samples)."""
     n_neighbors = min(n_neighbors, len(X) - 1)
+    if n_neighbors == 0:  # a single row
+        return sp.csr_array((1, 1))
     graph = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors_graph(mode="distance")
     farthest = graph.data.reshape(len(X), n_neighbors).max(axis=1)
     width = farthest.mean() or 1.0  # 0: all rows are equal
@@ -278,6 +282,8 @@ def confidence_step(
     the dissimilarity. The step is one over a bound on the curvature, so no step goes up, convex or
     not.
     """
+    # DEVIATES: the published code solves the quadratic program in all n × m confidences at once. A
+    # few steps lower the same objective, and the next iteration goes on from where they end.
     step = 1.0 / (1.0 + weight * coupling.curvature)
     # DEVIATES: the published row-wise variant has half of this (each pair of samples occurs twice
     # in the trace), and so solves another problem.
