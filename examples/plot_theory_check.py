@@ -80,8 +80,9 @@ for ax, (name, values) in zip(axes, curves.items(), strict=True):
     ax.grid(alpha=0.25)
 
 # %%
-# Far to the right every row is called class 0, which breaks the bounds of all classes. −log P grows
-# there and pulls back; the printed form falls to zero and lets go.
+# Far to the right every row is called class 0: more than its upper bound, and the other classes get
+# no row, less than the lower bound of those with clean rows. −log P grows there and pulls back; the
+# printed form falls to zero and lets go.
 #
 # Votes, epoch by epoch
 # ---------------------

@@ -3,12 +3,15 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 PAPER = Path(__file__).parents[1] / "examples" / "paper"
 sys.path.insert(0, str(PAPER))
@@ -17,12 +20,23 @@ import lines as lines_module  # noqa: E402
 import paper_numbers  # noqa: E402
 import run  # noqa: E402
 import tables  # noqa: E402
+from backends import _attempt_on_cluster  # noqa: E402
 from cells import Results  # noqa: E402
 from data import load_trial  # noqa: E402
 from experiment import LastEpochs  # noqa: E402
+from experiment import run as run_task  # noqa: E402
 from lines import TIMING, LineFile, key_of, read_lines  # noqa: E402
-from plan import DEEP_RIVALS, GROUPS, Task, build, key_of_task, plan, run_hash  # noqa: E402
-from render import renew_text  # noqa: E402
+from plan import (  # noqa: E402
+    DEEP_RIVALS,
+    GROUPS,
+    Task,
+    build,
+    code_hash,
+    key_of_task,
+    plan,
+    quick_plan,
+    run_hash,
+)
 
 from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier  # noqa: E402
 
@@ -98,11 +112,37 @@ def test_full_disk_is_named_and_leaves_whole_lines(tmp_path, monkeypatch, half):
     with LineFile(path) as file:
         file.append(line_of())
         monkeypatch.setattr(lines_module.os, "write", full)
+        monkeypatch.setattr(lines_module, "WAITS", ())
         with pytest.raises(SystemExit, match="no space left"):
             file.append(line_of(seed=1))
         monkeypatch.undo()
     assert path.read_bytes().endswith(b"\n")
     assert len(read_lines(tmp_path)) == 1
+
+
+def test_full_disk_that_gets_room_again_loses_nothing(tmp_path, monkeypatch, capsys):
+    write, tries = os.write, []
+
+    def full_at_first(file, data):
+        tries.append(data)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(lines_module, "WAITS", (0, 0))
+    with LineFile(tmp_path / "real.jsonl") as file:
+        monkeypatch.setattr(lines_module.os, "write", full_at_first)
+        file.append(line_of())
+        monkeypatch.undo()
+    assert len(read_lines(tmp_path)) == 1
+    assert capsys.readouterr().err.count("trying again") == 2
+
+
+def test_absent_data_are_noted_whole_and_without_litter(tmp_path):
+    lines_module.note_absent(tmp_path, ["lost", "mnist"], [])
+    lines_module.note_absent(tmp_path, [], ["lost"])
+    assert lines_module.read_absent(tmp_path) == ["mnist"]
+    assert [path.name for path in tmp_path.iterdir()] == ["absent.json"]
 
 
 def test_two_writers_exclude_each_other(tmp_path):
@@ -128,6 +168,14 @@ def test_every_task_of_a_group_can_be_built_and_is_unique(group):
             build(task)._validate_params()
     keys = [key_of_task(task) for task in tasks]
     assert len(set(keys)) == len(keys)
+
+
+def test_every_quick_task_can_be_built_and_is_unique():
+    tasks = quick_plan()
+    for task in tasks:
+        build(task)._validate_params()
+    assert {task.group for task in tasks} == set(GROUPS)
+    assert len({key_of_task(task) for task in tasks}) == len(tasks)
 
 
 def test_rivals_have_the_same_recipe_as_cleanse():
@@ -162,6 +210,59 @@ def test_splits_are_those_documented():
     assert trial.S_train[np.arange(len(train)), trial.y_train].all()
 
 
+@pytest.mark.parametrize(("shape", "n_classes"), [("soccer_shape", 171), ("yahoo_shape", 219)])
+def test_shapes_of_sets_that_are_absent_can_be_run(shape, n_classes):
+    only = {"datasets": [shape], "methods": ["cleanse"], "seeds": [0], "epochs": 1}
+    (task,) = plan("real", **only, train_size=300)
+    line = run_task(task)
+    assert (line["n_train"], line["n_classes"], line["epochs"]) == (300, n_classes, 1)
+    assert 0 <= line["accuracy_mean"] <= 1
+    printed = paper_numbers.CHARACTERISTICS[
+        {"soccer_shape": "soccer_player", "yahoo_shape": "yahoo_news"}[shape]
+    ]
+    assert line["mean_candidates"] == pytest.approx(printed[3], rel=0.1)
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "4-0"], "4-0 is empty"),
+        (["--method", "clense"], "did you mean 'cleanse'"),
+        (["--skip", "dpclss"], "did you mean 'dpcls'"),
+        (["--skip", "dpcls@birdsongs"], "did you mean 'birdsong'"),
+        (["--quick", "--seeds", "0"], "leave out --seeds"),
+        (["--quick", "--epochs", "3"], "leave out --epochs"),
+        (["--quick", "--train-size", "3"], "leave out --train-size"),
+        (["--quick", "--batch-size", "3"], "leave out --batch-size"),
+        (["--quick", "--method", "cc"], "--method adds one of your own"),
+        (["--scheduler", "tcp://x:1"], "goes with --backend dask"),
+    ],
+)
+def test_commands_that_cannot_be_meant_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        run.parse(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_paths_to_import_are_no_misspelt_names():
+    paths = ["--method", "mine.First", "--method", "mine:make", "--method", "cc+cleanse"]
+    assert run.parse([*paths, "--skip", "mine.First@mine:rows"]).skip
+    assert run.parse(["--backend", "dask", "--scheduler", "tcp://x:1"]).threads == 1
+
+
+def test_costs_grow_with_epochs_and_rows():
+    only = {"datasets": ["lost"], "methods": ["cc"], "settings": ["paper"], "seeds": [0]}
+    (task,) = plan("real", **only)
+    params = {"max_epochs": 250, "batch_size": 64}
+    costs = run.Costs([line_of(setting="paper", params=params, n_train=1000, seconds=100.0)])
+    assert costs(task) == pytest.approx(100)
+    assert costs(*plan("real", **only, epochs=25)) == pytest.approx(10, rel=0.2)
+    assert costs(*plan("real", **only, train_size=500)) == pytest.approx(50, rel=0.1)
+
+
 # -- runs ----------------------------------------------------------------------------------------
 
 
@@ -177,6 +278,23 @@ def test_second_call_runs_nothing(tmp_path, monkeypatch):
     )
     assert run.main(arguments) == 0
     assert (tmp_path / "real.jsonl").read_bytes() == before
+
+
+def test_line_names_code_and_cpu_and_redo_follows_the_code(tmp_path, monkeypatch):
+    arguments = [*TINY, "--method", "pl-cgr", "--seeds", "0", "--results", str(tmp_path)]
+    assert run.main(arguments) == 0
+    for line in read_lines(tmp_path):
+        assert re.fullmatch("[0-9a-f]{12}", line["code"])
+        assert line["cpu"]["capability"] == torch.backends.cpu.get_cpu_capability()
+    path = tmp_path / "real.jsonl"
+    old = [{k: v for k, v in line.items() if k != "code"} for line in read_lines(tmp_path)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in old))
+    assert run.main(arguments) == 0  # a line of unknown code counts as done
+    assert len(path.read_text().splitlines()) == 2
+    for _ in range(2):  # the second time there is nothing left to do
+        assert run.main([*arguments, "--redo"]) == 0
+        assert len(path.read_text().splitlines()) == 4
+    assert [line["code"] for line in read_lines(tmp_path)] == [code_hash()] * 2
 
 
 def test_equal_run_of_another_group_is_copied(tmp_path):
@@ -240,6 +358,37 @@ def test_own_method_and_own_data(tmp_path, monkeypatch):
         run.main(["--method", "mine.Nothing", "--dataset", "iris", "--results", str(tmp_path)])
 
 
+def test_only_a_methods_own_refusal_is_an_answer(tmp_path, monkeypatch, capsys):
+    (tmp_path / "hungry.py").write_text(
+        "from sklearn.dummy import DummyClassifier\n"
+        "class Hungry(DummyClassifier):\n"
+        "    def fit(self, X, S):\n"
+        "        raise MemoryError('cannot allocate')\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    arguments = [*TINY, "--method", "hungry.Hungry", "--seeds", "0", "--results", str(tmp_path)]
+    assert run.main(arguments) == 1
+    assert read_lines(tmp_path) == []
+    refusing = plan("real", datasets=["iris"], methods=["dpcls"], settings=["ours"], seeds=[0])
+    (task,) = [task._replace(params={"max_memory": 1e-9}) for task in refusing]
+    assert "max_memory" in run_task(task)["refused"]
+
+
+def test_lines_of_another_runner_are_seen_after_the_lock(tmp_path, monkeypatch):
+    arguments = [*TINY, "--method", "pl-cgr", "--seeds", "0", "--results", str(tmp_path / "mine")]
+    assert run.main([*arguments[:-1], str(tmp_path / "theirs")]) == 0
+
+    class LateLock(LineFile):
+        def __init__(self, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((tmp_path / "theirs" / path.name).read_bytes())
+            super().__init__(path)
+
+    monkeypatch.setattr(run, "LineFile", LateLock)
+    assert run.main(arguments) == 0
+    assert len((tmp_path / "mine" / "real.jsonl").read_text().splitlines()) == 2
+
+
 def test_worker_that_dies_costs_its_own_run_only(tmp_path, monkeypatch, capsys):
     (tmp_path / "deadly.py").write_text(
         "import os\n"
@@ -264,6 +413,61 @@ def test_dask_gives_the_same_numbers(tmp_path):
         where = ["--backend", "dask", "--scheduler", cluster.scheduler_address]
         assert run.main([*arguments, str(tmp_path / "there"), *where]) == 0
     assert numbers(tmp_path / "here") == numbers(tmp_path / "there")
+
+
+def test_runs_travel_to_workers_that_lack_this_folder(tmp_path):
+    import cloudpickle
+
+    modules = [sys.modules[name] for name in ("backends", "data", "experiment", "plan")]
+    only = {"datasets": ["iris"], "methods": ["cc"], "settings": ["ours"], "seeds": [0]}
+    (task,) = plan("real", **only, epochs=1)
+    (lost,) = plan("real", **only | {"methods": ["absent.Method"], "settings": None})
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        packed = cloudpickle.dumps((_attempt_on_cluster, run_task, [task, lost]))
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    (tmp_path / "packed").write_bytes(packed)
+    worker = (
+        "import json, pickle\n"
+        "attempt, run, tasks = pickle.load(open('packed', 'rb'))\n"
+        "print(json.dumps([attempt(run, task) for task in tasks]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", worker],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PAPER.parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (line, error), (nothing, why) = json.loads(done.stdout)
+    assert error is None
+    assert (line["epochs"], line["code"]) == (1, code_hash())
+    assert nothing is None  # a method that the worker lacks fails, and the worker lives
+    assert "'absent.Method' cannot be imported" in why
+
+
+def test_killed_with_its_workers_it_ends_with_the_same_numbers(tmp_path):
+    methods = ["--method", "cc", "--method", "pl-cgr", "--setting", "ours"]
+    arguments = [*TINY, *methods, "--seeds", "0-9", "--results"]
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    command = [sys.executable, str(PAPER / "run.py"), *arguments, str(killed), "--jobs", "2"]
+    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (killed.exists() and read_lines(killed, warn=False)):
+        assert runner.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    runner.kill()
+    runner.wait()
+    assert 0 < len(read_lines(killed, warn=False)) < 20  # it was in the midst of it
+    assert run.main([*arguments, str(killed)]) == 0
+    assert run.main([*arguments, str(undisturbed)]) == 0
+    assert len(numbers(killed)) == 20
+    assert numbers(killed) == numbers(undisturbed)
 
 
 KILLS = """
@@ -300,98 +504,3 @@ def test_killed_ten_times_it_ends_with_the_same_numbers(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(numbers(killed)) == 8 * 4  # two methods in two settings
     assert numbers(killed) == numbers(undisturbed)
-
-
-# -- tables --------------------------------------------------------------------------------------
-
-
-def some_results(absent=()):
-    found = [
-        line_of(method=method, seed=seed, accuracy_mean=mean + 0.01 * seed, run=f"{method}{seed}")
-        for method, mean in (("cc", 0.6), ("rc", 0.5), ("cleanse", 0.7))
-        for seed in range(3)
-    ]
-    return Results(found, absent)
-
-
-def test_accuracy_cell_is_mean_sd_rank_and_the_papers_figure():
-    table = tables.real_table(some_results(["yahoo_news"]), "real", "ours")
-    rows = dict(table.rows)
-    cell = rows["CleanSE"][0]
-    assert cell.text == "71.00 ± 1.00 (1)"
-    assert cell.bold
-    assert cell.paper == "69.52 ± 1.97"
-    assert "3 of 5 trials" in table.notes[-1]
-    assert rows["RC"][0].text == "51.00 ± 1.00 (3)"
-    assert rows["LWS"][0].text == "not run"
-    assert rows["CC"][-1].text == "data absent"
-
-
-def test_newest_parameters_count_and_small_scale_is_noted():
-    old = line_of(setting="paper", params={"lr": 1}, accuracy_mean=0.1)
-    new = line_of(setting="paper", accuracy_mean=0.8, epochs=20, train_size=500, n_train=500)
-    new |= {"finished": "2026-02-01T00:00:00+00:00", "run": "1"}
-    table = tables.real_table(Results([old, new]), "real", "paper")
-    assert dict(table.rows)["CC"][0].text == "80.00 ± 1.00"  # sd over epochs: there is one trial
-    notes = " ".join(table.notes)
-    assert "20 epochs, the paper has 250" in notes
-    assert "500 training rows" in notes
-
-
-def test_report_of_nothing_and_of_little(tmp_path):
-    assert tables.main(["--results", str(tmp_path)]) == 0
-    with LineFile(tmp_path / "real.jsonl") as file:
-        file.append(line_of())
-        file.append(line_of(dataset="msrcv2", method="dpcls", refused="n²", accuracy_mean=None))
-    assert tables.main(["--results", str(tmp_path)]) == 0
-    report = (tmp_path / "report" / "report.html").read_text()
-    assert "50.00 ± 1.00" in report
-    assert "refused: memory" in report
-    for elsewhere in ("<script", "<link", 'src="http', "url("):
-        assert elsewhere not in report  # one file, all in it
-    for name in ("tables.txt", "tables.md", "tables.tex", "csv/real-ours.csv"):
-        assert "50.00" in (tmp_path / "report" / name).read_text()
-
-
-def test_printed_ranks_of_the_paper_have_three_slips():
-    cases = [
-        (name, size, {m: cells[i] for m, cells in table.items() if cells})
-        for name, table in paper_numbers.IMAGES.items()
-        for i, size in enumerate(paper_numbers.BATCH_SIZES)
-    ]
-    cases += [
-        (name, None, {m: cells[i] for m, cells in paper_numbers.REAL.items()})
-        for i, name in enumerate(paper_numbers.REAL_SETS)
-    ]
-    slips = [
-        (name, size, method)
-        for name, size, row in cases
-        for method, (mean, _, printed) in row.items()
-        if printed != 1 + sum(other[0] > mean for other in row.values())
-    ]
-    assert slips == [("kmnist", 256, "cc"), ("cifar10", 64, "cavl"), ("cifar10", 128, "cavl")]
-    for method, average in paper_numbers.AVERAGE_RANKS.items():
-        printed = [row[method][2] if method in row else 7.5 for *_, row in cases]
-        assert np.mean(printed) == pytest.approx(average)
-
-
-def test_texts_are_renewed_between_their_marks():
-    results = some_results()
-    text = "a\n<!-- table: real-ours -->\nstale\n<!-- /table -->\n"
-    text += "<!-- value: real/ours/lost/cleanse -->0<!-- /value --> b"
-    renewed = renew_text(text, tables.all_tables(results), results)
-    assert "**71.00 ± 1.00 (1)**" in renewed
-    assert "stale" not in renewed
-    assert renewed.endswith("<!-- value: real/ours/lost/cleanse -->71.00 ± 1.00<!-- /value --> b")
-    assert renew_text(renewed, tables.all_tables(results), results) == renewed
-
-
-def test_numbers_in_the_documentation_are_those_of_the_lines():
-    root = PAPER.parents[1]
-    results = Results.read(PAPER / "results")
-    made = tables.all_tables(results)
-    for path in [root / "README.md", *sorted((root / "docs").glob("**/*.md"))]:
-        if path.exists():
-            text = path.read_text()
-            remedy = f"run: python examples/paper/tables.py --update {path.relative_to(root)}"
-            assert renew_text(text, made, results) == text, remedy

@@ -112,7 +112,7 @@ def run_dask(tasks: list[Task], scheduler: str | None, jobs: int) -> Iterator[Ou
     import experiment
     import plan
 
-    # The workers have the package, but not this folder.
+    # The workers have the package, but not this folder. (Cached functions cannot travel so.)
     for module in (sys.modules[__name__], data, experiment, plan):
         cloudpickle.register_pickle_by_value(module)
     where = scheduler or LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)

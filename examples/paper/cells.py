@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from string import ascii_lowercase
 
 import numpy as np
 from lines import read_absent, read_lines
+from plan import FRESH_SEEDS, GROUPS, SEEDS, plan, run_hash
 from render import Cell
 
+from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier
 from sklearn_cleanse.comparison import rank_methods
 
 METHOD_NAMES = {
@@ -35,14 +38,14 @@ SET_NAMES = {
     "digits_images": "Digits as images",
 }
 RECIPES = {"ours": "our recipe for every network", "paper": "the paper's protocol"}
-PAPER_EPOCHS = 250
+OTHER_TRIALS = "other trials than the fullest cells beside it: not compared"
 
 
 class Results:
     """The lines of a folder, by cell.
 
-    Where a cell was run with several sets of parameters (the defaults changed, say), the set that
-    was finished last counts.
+    Where a cell was run with several sets of parameters (the defaults changed, say), the one that
+    `plan` has today counts; if there is none, the one with most trials; then, the newest.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class Results:
             cell = (line["group"], line["setting"], line["dataset"], line["method"])
             variants[cell][str((line["params"], line["train_size"]))].append(line)
         self.cells = {
-            cell: max(found.values(), key=lambda ls: max(line["finished"] for line in ls))
+            cell: next(iter(found.values())) if len(found) == 1 else _chosen(cell, found.values())
             for cell, found in variants.items()
         }
 
@@ -81,6 +84,17 @@ class Results:
         values = self.values(*cell, measure=measure)
         return float(values.mean()) if len(values) else np.nan
 
+    def same_trials(self, cells) -> list[bool]:
+        """Tell which of some cells have the trials of the fullest: the means of these compare."""
+        seeds = [
+            {x["seed"] for x in self.lines(*cell) if x.get("accuracy_mean") is not None}
+            for cell in cells
+        ]
+        # Users' own methods do not set the measure: more trials of theirs change no table.
+        known = [own for own, cell in zip(seeds, cells, strict=True) if cell[3] in METHOD_NAMES]
+        fullest = max(known, key=len, default=set()) or max(seeds, key=len, default=set())
+        return [bool(own) and own == fullest for own in seeds]
+
     def have(self, position, group, prefix="") -> list[str]:
         """Names that occur in a group at a position of the cell: 1 setting, 2 data, 3 method."""
         cells = (c for c in self.cells if c[0] == group and c[1].startswith(prefix))
@@ -99,6 +113,28 @@ class Results:
         return "refused: memory" if any("refused" in line for line in lines) else "not run"
 
 
+def _chosen(cell, variants) -> list[dict]:
+    """Choose among the sets of parameters that a cell was run with."""
+    group, setting, dataset, method = cell
+    seeds = sorted({line["seed"] for lines in variants for line in lines})
+    only = {"datasets": [dataset], "methods": [method], "settings": [setting], "seeds": seeds}
+    try:
+        planned = {run_hash(task) for task in plan(group, **only)} if group in GROUPS else set()
+    except ImportError:  # a method of one's own that is not here any more
+        planned = set()
+
+    def worth(lines):
+        newest = max(line["finished"] for line in lines)
+        return any(line["run"] in planned for line in lines), len(lines), newest
+
+    return max(variants, key=worth)
+
+
+def setting_of(method, setting) -> str:
+    """Tell the setting under which a method's lines are: users' own methods have but one."""
+    return setting if method in METHOD_NAMES else "own"
+
+
 class Notes:
     """Footnotes: each text once, with a letter.
 
@@ -113,21 +149,29 @@ class Notes:
 
     def mark(self, texts) -> str:
         return "".join(
-            self.letters.setdefault(t, "abcdefghijklmnop"[len(self.letters)]) for t in texts
+            self.letters.setdefault(text, ascii_lowercase[len(self.letters)])
+            for text in dict.fromkeys(texts)
         )
 
     def all(self) -> list[str]:
         return self.first + [f"({letter}) {text}" for text, letter in self.letters.items()]
 
 
-def scale_notes(lines, expected_trials, paper_epochs) -> list[str]:
-    """Say how a cell's runs were smaller than the paper's."""
+def scale_notes(lines) -> list[str]:
+    """Say how a cell's runs were smaller than planned, or than the paper's where they follow it."""
+    if not lines:
+        return []
     notes = []
-    if len(lines) < expected_trials:
-        notes.append(f"{len(lines)} of {expected_trials} trials")
-    epochs = {line["epochs"] for line in lines if line.get("epochs")}
-    if paper_epochs and epochs and max(epochs) < PAPER_EPOCHS:
-        notes.append(f"{max(epochs)} epochs, the paper has {PAPER_EPOCHS}")
+    group, setting, method = (lines[0][name] for name in ("group", "setting", "method"))
+    trials = {"fresh": len(FRESH_SEEDS), "images": 1}.get(group, len(SEEDS))
+    if len(lines) < trials:
+        notes.append(f"{len(lines)} of {trials} trials")
+    epochs = max(line.get("epochs") or 0 for line in lines)
+    of_paper = group == "images" or setting.startswith("paper") or method == "cleanse-paper"
+    full = PAPER_SETTINGS["max_epochs"] if of_paper else CleanSEClassifier().max_epochs
+    if 0 < epochs < full and setting != "own":
+        whose = "the paper has" if of_paper else "the default is"
+        notes.append(f"{epochs} epochs, {whose} {full}")
     if any(line["train_size"] for line in lines):
         notes.append(f"{max(line['n_train'] for line in lines)} training rows")
     return notes
@@ -143,33 +187,38 @@ def spread(values) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def accuracy_cells(results, group, settings, columns, methods, beside, notes, trials, of_paper):
+def accuracy_cells(results, group, settings, columns, methods, beside, notes):
     """Make the rows of an accuracy table: mean ± sd (rank) for each method and column.
 
     ``settings`` gives the setting of each column, ``beside(method, column)`` the paper's text.
+    Ranked, and bold as the best, are cells with the same trials only, if there are several.
     """
-    cells = [[(group, s, c, m) for s, c in zip(settings, columns, strict=True)] for m in methods]
+    pairs = list(zip(settings, columns, strict=True))
+    cells = [[(group, setting_of(m, s), c, m) for s, c in pairs] for m in methods]
     means = np.array([[results.mean(*cell) for cell in row] for row in cells])
+    same = np.array([results.same_trials(column) for column in zip(*cells, strict=True)]).T
+    ranks = np.full(means.shape, np.nan)
+    for j in range(len(columns)):
+        if same[:, j].sum() > 1:
+            ranks[same[:, j], j] = rank_methods(means[None, same[:, j], j])[0]
+    best = np.min(ranks, axis=0, initial=np.inf, where=~np.isnan(ranks))
     rows = []
     for i, method in enumerate(methods):
         row = []
         for j, cell in enumerate(cells[i]):
-            known = ~np.isnan(means[:, j])
-            if not known[i]:
+            if np.isnan(means[i, j]):
                 row.append(Cell(results.why_empty(cell[2], *cell), paper=beside(method, j)))
                 continue
-            ranks = np.full(len(methods), np.nan)
-            if known.sum() > 1:
-                ranks[known] = rank_methods(means[None, known, j])[0]
             lines = [line for line in results.lines(*cell) if "refused" not in line]
             sd = spread(results.values(*cell)) if len(lines) > 1 else lines[0]["accuracy_sd"]
-            rank = "" if np.isnan(ranks[i]) else f" ({ranks[i]:g})"
+            rank = "" if np.isnan(ranks[i, j]) else f" ({ranks[i, j]:g})"
+            about = scale_notes(lines) + ([] if same[i, j] else [OTHER_TRIALS])
             row.append(
                 Cell(
                     percent(means[i, j], sd) + rank,
-                    bold=means[i, j] == np.nanmax(means[:, j]),
+                    bold=bool(ranks[i, j] == best[j]),
                     paper=beside(method, j),
-                    mark=notes.mark(scale_notes(lines, trials, of_paper)),
+                    mark=notes.mark(about),
                 )
             )
         rows.append((METHOD_NAMES.get(method, method), row))

@@ -13,7 +13,6 @@ Candidates of sets that come without any are drawn by ``make_candidates(..., ran
 from __future__ import annotations
 
 import importlib
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +35,8 @@ SHAPES = {
     "soccer_shape": (17472, 279, 171, 0.3045, 0.0058),
     "yahoo_shape": (22991, 163, 219, 0.2899, 0.0024),
 }
+
+DATASETS = (*REAL, *IMAGES, *SMALL, *SHAPES, "digits_images")
 
 
 class Trial(NamedTuple):
@@ -80,7 +81,6 @@ def _candidates(y, kind, seed):
     return make_candidates(y, kind, flip_proba=0.3, random_state=seed)
 
 
-@lru_cache(maxsize=8)
 def _load_rows(name, data_home, download):
     if name in REAL:
         from sklearn_cleanse.datasets import load_pll
@@ -106,14 +106,12 @@ def _load_rows(name, data_home, download):
     if ":" in name:  # a user's own: a function that returns X, S, y, or X, y
         parts = import_object(name)()
         return parts if len(parts) == 3 else (parts[0], None, parts[1])
-    known = [*REAL, *IMAGES, *SMALL, *SHAPES, "digits_images"]
     raise SystemExit(
-        f"data set {name!r} is not known; there are {', '.join(known)}, or name a function that "
+        f"data set {name!r} is not known; there are {', '.join(DATASETS)}, or name a function that "
         "returns X, S, y as module:function"
     )
 
 
-@lru_cache(maxsize=2)
 def _load_images(name, data_home, download):
     if name == "digits_images":  # scikit-learn's own, in place of a set of 70,000
         from sklearn.datasets import load_digits
@@ -143,12 +141,12 @@ def _image_trial(name, seed, train_size, data_home, download) -> Trial:
 
 
 def import_object(path: str):
-    """Import ``package.module.Name`` or ``module:name``, or say what is wrong with the path."""
+    """Import ``package.module.Name`` or ``module:name``, or raise an ImportError with a remedy."""
     module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise SystemExit(
+        raise ImportError(
             f"{path!r} cannot be imported ({error}); write package.module.Class or "
             "module:function, with the module in the current folder or on PYTHONPATH"
         ) from error

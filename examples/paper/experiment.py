@@ -12,9 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 import torch
 from data import load_trial
-from plan import Task, build, describe_params, public_name, run_hash
+from plan import Task, build, code_hash, describe_params, public_name, run_hash
 from skorch.callbacks import Callback
 from threadpoolctl import threadpool_limits
+from torch.backends.cpu import get_cpu_capability
 
 import sklearn_cleanse
 from sklearn_cleanse import PartialLabelClassifier
@@ -55,6 +56,7 @@ def run(task: Task) -> dict:
         "setting": task.setting,
         "seed": task.seed,
         "run": run_hash(task),
+        "code": code_hash(),
     }
     torch.set_num_threads(task.threads)
     with threadpool_limits(task.threads):
@@ -77,6 +79,7 @@ def run(task: Task) -> dict:
         "threads": task.threads,
         "versions": _versions(),
         "machine": f"{platform.system()} {platform.machine()}",
+        "cpu": {"capability": get_cpu_capability(), "model": _cpu_model()},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -91,7 +94,10 @@ def _measure(estimator, trial) -> dict:
         began = time.perf_counter()
         try:
             estimator.fit(trial.X_train, trial.S_train)
-        except MemoryError as error:  # an answer, too: the method refuses data of this size
+        except MemoryError as error:
+            if "max_memory" not in str(error):
+                raise
+            # an answer, too, and for good: a kernel method refuses data of this size
             return line | {"refused": str(error)}
         seconds = time.perf_counter() - began
     predicted = estimator.predict(trial.X_test)
@@ -156,6 +162,15 @@ def _peak_memory():
 
         unit = 2**20 if sys.platform == "darwin" else 2**10
         peak["mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+def _cpu_model() -> str | None:
+    try:
+        with open("/proc/cpuinfo") as file:
+            row = next(row for row in file if row.startswith("model name"))
+        return row.partition(":")[2].strip()
+    except (OSError, StopIteration):
+        return platform.processor() or None
 
 
 def _versions() -> dict[str, str]:

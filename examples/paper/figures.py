@@ -32,11 +32,11 @@ def all_figures(results, methods_of) -> dict[str, tuple[str, str]]:
                     name = METHOD_NAMES[method]
                     figures[f"{group}-{method}"] = (
                         f"{name}: accuracy over the {SYMBOLS[group]}; bands are one standard "
-                        "deviation over trials.",
+                        "deviation over trials. Points with fewer trials are left out.",
                         _sensitivity(curves, group, name),
                     )
         for cases in gather(results, methods_of):
-            names = [METHOD_NAMES[m] for m in cases.methods]
+            names = [METHOD_NAMES.get(m, m) for m in cases.methods]
             for control in (cases.control, None):
                 display = CriticalDifferenceDisplay.from_ranks(
                     average_ranks(cases), len(cases.cells), names, control=control
@@ -67,9 +67,10 @@ def _curves(results, group, method) -> dict[str, tuple[list, list, list]]:
     curves = {}
     for dataset in results.columns(group, REAL):
         points = []
-        for setting in settings:
-            values = 100 * results.values(group, setting, dataset, method)
-            if len(values):
+        cells = [(group, setting, dataset, method) for setting in settings]
+        for setting, cell, same in zip(settings, cells, results.same_trials(cells), strict=True):
+            values = 100 * results.values(*cell)
+            if same:
                 points.append((_value(setting), values.mean(), spread(values)))
         if len(points) > 1:
             curves[SET_NAMES.get(dataset, dataset)] = tuple(map(list, zip(*points, strict=True)))

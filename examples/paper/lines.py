@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import time
 from pathlib import Path
 
 try:
@@ -21,6 +22,9 @@ except ImportError:  # Windows has no advisory locks of this kind: run one runne
 
 #: What identifies a line.
 KEY = ("group", "dataset", "method", "setting", "seed", "run")
+
+#: Seconds to wait for space on a full disk before each new try; then the runner gives up.
+WAITS = (10, 20, 30) + (60,) * 59
 
 #: What differs from machine to machine and from time to time, the numbers being the same.
 TIMING = ("seconds", "peak_memory_mb", "finished", "copied_from")
@@ -64,8 +68,11 @@ def note_absent(folder, absent, present) -> None:
     names = (set(read_absent(folder)) | set(absent)) - set(present)
     if names != set(read_absent(folder)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(sorted(names)) + "\n")
+        part = path.with_suffix(f".{os.getpid()}.part")  # another runner has another
+        with part.open("w") as file:
+            file.write(json.dumps(sorted(names)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)  # at once: a kill leaves the old file or the new one
 
 
@@ -116,18 +123,29 @@ class LineFile:
         self._write(json.dumps(_finite(line), allow_nan=False).encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
+        """Write; if the disk is full, wait for space: the line in hand may be hours of work."""
+        for wait in (*WAITS, None):
+            try:
+                return self._write_once(data)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+                if wait is None:
+                    raise SystemExit(
+                        f"no space left for {self.path}: free some and give the same command "
+                        "again. All lines written so far are safe; the runs under way are lost"
+                    ) from error
+                print(f"no space left for {self.path}: trying again in {wait} s", file=sys.stderr)
+                time.sleep(wait)
+
+    def _write_once(self, data: bytes) -> None:
         size = os.fstat(self._file).st_size
         try:
             if os.write(self._file, data) != len(data):
                 raise OSError(errno.ENOSPC, "short write")
             os.fsync(self._file)
-        except OSError as error:
+        except OSError:
             os.ftruncate(self._file, size)  # makes the file smaller: works on a full disk, too
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise SystemExit(
-                    f"no space left for {self.path}: free some and give the same command again. "
-                    "All lines written so far are safe; the runs under way are lost"
-                ) from error
             raise
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import data
@@ -133,6 +134,24 @@ def run_hash(task: Task) -> str:
         describe_params(estimator),
     ]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code_hash() -> str:
+    """Hash the sources that a fit goes through: all of the package but its plots and statistics."""
+    import sklearn_cleanse
+
+    # Files may change under a process that has long imported them: the first answer counts. It is
+    # kept in the package, as a worker of a cluster gets this module anew with every task.
+    known = getattr(sklearn_cleanse, "_source_hash", None)
+    if known is not None:
+        return known
+    root = Path(sklearn_cleanse.__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in ("comparison", "plots"):
+            found.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
+    sklearn_cleanse._source_hash = found.hexdigest()[:12]
+    return sklearn_cleanse._source_hash
 
 
 def key_of_task(task: Task) -> tuple:

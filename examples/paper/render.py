@@ -70,7 +70,6 @@ _LATEX = {
     "±": r"$\pm$",
     "→": r"$\to$",
     "λ": r"$\lambda$",
-    "χ²": r"$\chi^2$",
     "−": "$-$",
     "–": "--",
     "×": r"$\times$",
@@ -78,7 +77,7 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in text.replace("χ²", r"chi2"))
+    return "".join(_LATEX.get(c, c) for c in text)
 
 
 def as_latex(table: Table) -> str:
@@ -106,14 +105,26 @@ def as_latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
+_NUMBER = re.compile(r"([\d.]+)(?: ± ([\d.]+))?(?: \(([\d.]+)\))?")
+
+
+def _numbers(text: str) -> tuple[str, str, str]:
+    """Take "mean ± sd (rank)" apart; any other text is left whole."""
+    found = _NUMBER.fullmatch(text)
+    return (found[1], found[2] or "", found[3] or "") if found else (text, "", "")
+
+
 def as_csv(table: Table) -> str:
-    """Make a CSV with three columns per column: ours, the paper's, marks."""
+    """Make a CSV with a column for each number: ours, sd, rank, the paper's, its sd, notes."""
+    parts = ("", " sd", " rank", " (paper)", " (paper) sd", " (notes)")
+    grid = [["", *(f"{column}{part}" for column in table.columns for part in parts)]]
+    for head, cells in table.rows:
+        values = ((*_numbers(c.text), *_numbers(c.paper)[:2], c.mark) for c in cells)
+        grid.append([head, *(value for cell in values for value in cell)])
+    used = [j % len(parts) == 1 or any(row[j] for row in grid[1:]) for j in range(len(grid[0]))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = [f"{c}{what}" for c in table.columns for what in ("", " (paper)", " (notes)")]
-    writer.writerow(["", *names])
-    for head, cells in table.rows:
-        writer.writerow([head, *(v for c in cells for v in (c.text, c.paper, c.mark))])
+    writer.writerows([v for v, u in zip(row, used, strict=True) if u] for row in grid)
     for note in table.notes:
         writer.writerow([f"# {note}"])
     return out.getvalue()

@@ -121,11 +121,12 @@ def _summary(results) -> str:
     lines = [line for found in results.cells.values() for line in found]
     if not lines:
         return "There are no result lines yet."
-    hours = sum(line.get("seconds") or 0 for line in lines if not line.get("copied_from")) / 3600
+    runs = [line for line in lines if not line.get("copied_from")]
+    hours = sum(line.get("seconds") or 0 for line in runs) / 3600
     versions = sorted({line["versions"]["sklearn_cleanse"] for line in lines})
     last = max(line["finished"] for line in lines)[:10]
     absent = f" Data absent: {', '.join(sorted(results.absent))}." if results.absent else ""
     return (
-        f"{len(lines)} runs, {hours:.1f} hours of fitting, sklearn_cleanse {', '.join(versions)}, "
+        f"{len(runs)} runs, {hours:.1f} hours of fitting, sklearn_cleanse {', '.join(versions)}, "
         f"last run {last}.{absent}"
     )

@@ -11,6 +11,7 @@ missing is run. ``tables.py`` turns the lines into tables, figures and a report.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from contextlib import ExitStack
@@ -22,8 +23,20 @@ for folder in (str(HERE), str(HERE.parents[1])):  # this folder's modules; the c
         sys.path.append(folder)
 
 from backends import run_dask, run_here, run_processes  # noqa: E402
+from data import DATASETS  # noqa: E402
 from lines import LineFile, key_of, note_absent, read_lines  # noqa: E402
-from plan import GROUPS, METHODS, Task, key_of_task, plan, quick_plan  # noqa: E402
+from plan import (  # noqa: E402
+    CALIBRATED,
+    GROUPS,
+    METHODS,
+    Task,
+    build,
+    code_hash,
+    describe_params,
+    key_of_task,
+    plan,
+    quick_plan,
+)
 from tqdm import tqdm  # noqa: E402
 
 
@@ -35,6 +48,16 @@ def main(arguments=None) -> int:
     if options.list:
         print(_overview())
         return 0
+    try:
+        return _run(options)
+    except ImportError as error:  # of what --method or --dataset names
+        raise SystemExit(str(error)) from error
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _run(options) -> int:
     tasks = [
         task
         for task in _tasks(options)
@@ -43,14 +66,31 @@ def main(arguments=None) -> int:
     tasks, absent = _present(tasks)
     for dataset, (count, why) in absent.items():
         print(f"data absent: {dataset} ({count} runs left out): {why}", file=sys.stderr)
-    if not options.dry_run:
-        note_absent(options.results, absent, {task.dataset for task in tasks})
-    done = read_lines(options.results)
-    todo, copies = _missing(tasks, done)
-    costs = Costs(done)
+    costs = Costs(read_lines(options.results))
+    todo, copies = _missing(tasks, options)
     if options.dry_run:
         for task, _ in todo:
             print(f"{_name(task)}  about {_duration(costs(task))}")
+        _announce(tasks, todo, copies, costs, options)
+        return 0
+    note_absent(options.results, absent, {task.dataset for task in tasks})
+    with ExitStack() as stack:
+        # Taking the locks and mending torn lines comes before hours of work, not after.
+        files = {
+            group: stack.enter_context(LineFile(options.results / f"{group}.jsonl"))
+            for group in dict.fromkeys(task.group for task, _ in [*todo, *copies])
+        }
+        todo, copies = _missing(tasks, options)  # another runner may have been at it until now
+        _announce(tasks, todo, copies, costs, options)
+        failed = _work(todo, copies, files, options, costs)
+    if options.quick and not failed:
+        import tables
+
+        tables.main(["--results", str(options.results), "--output", str(options.report)])
+    return 1 if failed else 0
+
+
+def _announce(tasks, todo, copies, costs, options) -> None:
     total = sum(costs(task) for task, _ in todo) / options.jobs
     same = len(copies) + sum(len(others) for _, others in todo)
     print(
@@ -58,18 +98,6 @@ def main(arguments=None) -> int:
         f"{len(todo)} to do, about {_duration(total)}",
         file=sys.stderr,
     )
-    if options.dry_run:
-        return 0
-    try:
-        failed = _work(todo, copies, options, costs)
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    if options.quick and not failed:
-        import tables
-
-        tables.main(["--results", str(options.results), "--output", str(options.report)])
-    return 1 if failed else 0
 
 
 def parse(arguments=None) -> argparse.Namespace:
@@ -96,20 +124,47 @@ def parse(arguments=None) -> argparse.Namespace:
     add("--download", action="store_true", help="download data that are missing")
     add("--results", type=Path, help="folder of the result lines (default: results beside this)")
     add("--report", type=Path, help="folder of the report of --quick (default: in the results)")
+    add("--redo", action="store_true", help="run again what other code of the package has made")
     add("--list", action="store_true", help="list groups, methods and data sets")
     add("--dry-run", action="store_true", help="say what would be run, and run nothing")
     options = parser.parse_args(arguments)
-    if options.scheduler and options.backend != "dask":
-        parser.error("--scheduler goes with --backend dask")
-    if options.quick and (options.group or options.dataset or options.setting):
-        parser.error("--quick has its own groups, data sets and settings")
+    _check(parser, options)
     if options.results is None:
         options.results = HERE / ("results-quick" if options.quick else "results")
     if options.report is None:
         options.report = options.results / "report"
-    if options.threads is None:
-        options.threads = max(1, (os.cpu_count() or 1) // options.jobs)
+    if options.threads is None:  # how many cores a worker elsewhere has is not known here
+        cores = 1 if options.scheduler else os.cpu_count() or 1
+        options.threads = max(1, cores // options.jobs)
     return options
+
+
+def _check(parser, options) -> None:
+    """Refuse what cannot be meant."""
+    if options.scheduler and options.backend != "dask":
+        parser.error("--scheduler goes with --backend dask")
+    if options.quick:
+        own = ("group", "dataset", "setting", "seeds", "epochs", "train_size", "batch_size")
+        for name in own:
+            if getattr(options, name):
+                parser.error(f"--quick has its own plan; leave out --{name.replace('_', '-')}")
+        if set(options.method or ()) & set(METHODS):
+            parser.error("--quick runs all methods; --method adds one of your own to it")
+    methods = [*METHODS, *(f"{loss}+cleanse" for loss in CALIBRATED)]
+    for name in options.method or ():
+        _check_name(parser, "--method", name, methods)
+    for skipped in options.skip:
+        method, at, dataset = skipped.partition("@")
+        _check_name(parser, "--skip", method, methods)
+        if at:
+            _check_name(parser, "--skip", dataset, DATASETS)
+
+
+def _check_name(parser, option, name, known) -> None:
+    if name not in known and "." not in name and ":" not in name:  # else a path to import
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        parser.error(f"{option}: {name!r} is not known; {hint}")
 
 
 def _positive(text: str) -> int:
@@ -123,7 +178,10 @@ def _seeds(text: str) -> list[int]:
     seeds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
+        found = range(int(first), int(last or first) + 1)
+        if not found:
+            raise argparse.ArgumentTypeError(f"{part} is empty; write the smaller seed first")
+        seeds += found
     return seeds
 
 
@@ -173,8 +231,12 @@ def _present(tasks: list[Task]) -> tuple[list[Task], dict[str, tuple[int, str]]]
     return [task for task in tasks if task.dataset not in absent], counts
 
 
-def _missing(tasks: list[Task], done: list[dict]):
+def _missing(tasks: list[Task], options):
     """Sort out what is to be done: (task, tasks that want the same numbers), and mere copies."""
+    done = read_lines(options.results, warn=False)
+    if options.redo:
+        code = code_hash()
+        done = [line for line in done if line.get("code") == code]
     known = {key_of(line) for line in done}
     same = {line["run"]: line for line in done}
     todo: dict[str, list[Task]] = {}
@@ -191,27 +253,13 @@ def _missing(tasks: list[Task], done: list[dict]):
     return [(first, others) for first, *others in todo.values()], copies
 
 
-def _work(todo, copies, options, costs) -> int:
+def _work(todo, copies, files, options, costs) -> int:
     """Run, and write each line as soon as it is there; return the number of failures."""
     others = {id(task): rest for task, rest in todo}
     failed = 0
-    with ExitStack() as stack:
-        files: dict[str, LineFile] = {}
-
-        def write(line):
-            group = line["group"]
-            if group not in files:
-                files[group] = stack.enter_context(LineFile(options.results / f"{group}.jsonl"))
-            files[group].append(line)
-
-        # Taking the locks and mending torn lines comes before hours of work, not after.
-        for task in [task for task, _ in todo] + [task for task, _ in copies]:
-            if task.group not in files:
-                path = options.results / f"{task.group}.jsonl"
-                files[task.group] = stack.enter_context(LineFile(path))
-        for task, line in copies:
-            write(_copy(line, task))
-        bar = stack.enter_context(_bar(todo, costs, options))
+    for task, line in copies:
+        files[task.group].append(_copy(line, task))
+    with _bar(todo, costs) as bar:
         tasks = [task for task, _ in todo]
         if options.backend == "dask":
             outcomes = run_dask(tasks, options.scheduler, options.jobs)
@@ -224,9 +272,9 @@ def _work(todo, copies, options, costs) -> int:
                 failed += 1
                 tqdm.write(f"FAILED {_name(task)}\n{error}", file=sys.stderr)
             else:
-                write(line)
+                files[task.group].append(line)
                 for other in others.get(id(task), ()):
-                    write(_copy(line, other))
+                    files[other.group].append(_copy(line, other))
             bar.set_description(f"{finished}/{len(todo)} {_name(task)}", refresh=False)
             bar.update(costs(task))
     if failed:
@@ -237,7 +285,7 @@ def _work(todo, copies, options, costs) -> int:
     return failed
 
 
-def _bar(todo, costs, options):
+def _bar(todo, costs):
     shape = "{desc} {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left"
     total = sum(costs(task) for task, _ in todo)
     return tqdm(total=total, bar_format=shape, disable=not todo, dynamic_ncols=True)
@@ -259,7 +307,7 @@ def _name(task: Task) -> str:
 
 
 class Costs:
-    """Seconds that a task will about take: as last time, or by a rule of thumb.
+    """Seconds that a task will about take: as last time, in proportion, or by a rule of thumb.
 
     Parameters
     ----------
@@ -268,30 +316,35 @@ class Costs:
     """
 
     def __init__(self, done):
-        self.seen = {}
-        for line in done:
-            if line.get("seconds"):
-                self.seen[line["dataset"], line["method"], line["setting"]] = line["seconds"]
         self.rows = {"lost": 1000, "msrcv2": 1600, "birdsong": 4500, "soccer_player": 15700}
         self.rows |= {"yahoo_news": 20700, "cifar10": 50000, "iris": 135, "wine": 160}
         self.rows |= {"cancer": 270, "digits": 360, "digits_images": 1500}
+        self.rows |= {x["dataset"]: x["n_train"] for x in done if not x["train_size"]}
+        self.against_thumb = {
+            (line["dataset"], line["method"], line["setting"]): line["seconds"]
+            / _rule_of_thumb(line["method"], line["n_train"], line["params"])
+            for line in done
+            if line.get("seconds")
+        }
 
     def __call__(self, task: Task) -> float:
-        known = self.seen.get((task.dataset, task.method, task.setting))
-        if known is not None:
-            return known
         n = min(self.rows.get(task.dataset, 60000), task.train_size or 10**9)
-        if task.method == "dpcls":
-            return 1 + 2.5e-8 * n**3 if n < 10000 else 1  # more is refused for want of memory
-        if task.method == "pl-cgr":
-            return 0.2 + 4e-10 * n**3
-        rows = _number(task, "max_epochs", 100) * n
-        slower = 2.0 if "cleanse" in task.method else 1.0
-        return 0.2 + slower * rows * (0.0015 / _number(task, "batch_size", 16) + 4e-5)
+        ratio = self.against_thumb.get((task.dataset, task.method, task.setting), 1.0)
+        return ratio * _rule_of_thumb(task.method, n, describe_params(build(task)))
 
 
-def _number(task: Task, name: str, otherwise: int) -> int:
-    value = task.params.get(name, otherwise)
+def _rule_of_thumb(method: str, n: int, params: dict) -> float:
+    if method == "dpcls":
+        return 1 + 2.5e-8 * n**3 if n < 10000 else 1  # more is refused for want of memory
+    if method == "pl-cgr":
+        return 0.2 + 4e-10 * n**3
+    rows = _number(params, "max_epochs", 30) * n
+    slower = 2.0 if "cleanse" in method else 1.0
+    return 0.2 + slower * rows * (0.0015 / _number(params, "batch_size", 16) + 4e-5)
+
+
+def _number(params: dict, name: str, otherwise: int) -> int:
+    value = params.get(name, otherwise)
     return value if isinstance(value, int) else otherwise  # such as "auto"
 
 
@@ -307,14 +360,12 @@ def _duration(seconds: float) -> str:
 
 
 def _overview() -> str:
-    from data import IMAGES, REAL, SHAPES, SMALL
-
     rows = ["groups"]
     rows += [f"  {name:<18} {about}" for name, about in GROUPS.items()]
     rows.append("methods (or your own: package.Class, module:factory)")
     rows += [f"  {name:<18} {estimator} {params}" for name, (estimator, params) in METHODS.items()]
     rows.append("data sets (or your own: module:function that returns X, S, y)")
-    rows += [f"  {', '.join(names)}" for names in (REAL, IMAGES, SMALL, SHAPES)]
+    rows.append(f"  {', '.join(DATASETS)}")
     return "\n".join(rows)
 
 

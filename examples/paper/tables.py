@@ -18,8 +18,21 @@ for folder in (str(HERE), str(HERE.parents[1])):
     if folder not in sys.path:
         sys.path.append(folder)
 
+import numpy as np  # noqa: E402
 import paper_numbers as paper  # noqa: E402
-from cells import METHOD_NAMES, RECIPES, SET_NAMES, Notes, Results, accuracy_cells, percent, spread  # noqa: E402
+from cells import (  # noqa: E402
+    METHOD_NAMES,
+    OTHER_TRIALS,
+    RECIPES,
+    SET_NAMES,
+    Notes,
+    Results,
+    accuracy_cells,
+    percent,
+    scale_notes,
+    setting_of,
+    spread,
+)
 from data import IMAGES, REAL  # noqa: E402
 from plan import BATCH_SIZES, CALIBRATED, RIVALS  # noqa: E402
 from ranking import ranking_tables  # noqa: E402
@@ -47,7 +60,6 @@ def methods_of(results, group, setting) -> list[str]:
 def real_table(results, group, recipe) -> Table:
     """Accuracy on the real data sets."""
     columns, methods = results.columns(group, REAL), methods_of(results, group, recipe)
-    trials = 10 if group == "fresh" else 5
     notes = Notes(
         "Test accuracy in %: each trial's mean over the last ten epochs, then mean ± standard "
         "deviation (n − 1) over trials of 90/10 splits; rank in brackets; best in bold.",
@@ -60,22 +72,8 @@ def real_table(results, group, recipe) -> Table:
         place = REAL.index(columns[j]) if columns[j] in REAL else len(REAL)
         return _printed(paper.REAL, method, place)
 
-    own = [m for m in methods if m not in METHOD_NAMES]
-    rows = accuracy_cells(
-        results,
-        group,
-        [recipe] * len(columns),
-        columns,
-        [m for m in methods if m not in own],
-        beside,
-        notes,
-        trials,
-        recipe == "paper",
-    )
-    for method in own:  # they have one setting of their own and are not ranked among the others
-        rows += accuracy_cells(
-            results, group, ["own"] * len(columns), columns, [method], beside, notes, trials, False
-        )
+    settings = [recipe] * len(columns)
+    rows = accuracy_cells(results, group, settings, columns, methods, beside, notes)
     about = "Fresh splits" if group == "fresh" else "Real-world data"
     return Table(
         f"{group}-{recipe}",
@@ -95,10 +93,12 @@ def image_table(results, dataset, recipe) -> Table:
     if dataset not in IMAGES:
         sizes = [s for s in sizes if f"{recipe}-batch-{s}" in results.have(1, "images")]
     notes = Notes(
-        "Test accuracy in %, mean over the last ten epochs; ± is over trials where there are "
-        "several, else over those epochs, as in the paper. Beside ours, in square brackets "
-        "or grey: the paper's figure."
+        "Test accuracy in %, mean over the last ten epochs, or over all where there are fewer; ± "
+        "is over trials where there are several, else over those epochs, as in the paper. Beside "
+        "ours, in square brackets or grey: the paper's figure."
     )
+    if set(methods) - set(METHOD_NAMES):
+        notes.first.append("A method of your own has one batch size and stands in every column.")
     table = paper.IMAGES.get(dataset, {})
     places = {size: place for place, size in enumerate(paper.BATCH_SIZES)}
     rows = accuracy_cells(
@@ -106,11 +106,9 @@ def image_table(results, dataset, recipe) -> Table:
         "images",
         [f"{recipe}-batch-{size}" for size in sizes],
         [dataset] * len(sizes),
-        [m for m in methods if m in METHOD_NAMES],
+        methods,
         lambda method, j: _printed(table, method, places.get(sizes[j], 99)),
         notes,
-        1,
-        True,
     )
     title = f"{SET_NAMES.get(dataset, dataset)}, uniform candidates: {RECIPES[recipe]}"
     columns = [f"batch {size}" for size in sizes]
@@ -133,20 +131,11 @@ def ablation_table(results) -> Table:
                 place = REAL.index(columns[j]) if columns[j] in REAL else None
                 return "" if place is None else f"{paper.ABLATION[setting][place]:.2f}"
 
-            ((_, cells),) = accuracy_cells(
-                results,
-                "ablation",
-                [setting] * len(columns),
-                columns,
-                [method],
-                beside,
-                notes,
-                5,
-                method == "cleanse-paper",
+            settings = [setting] * len(columns)
+            ((name, cells),) = accuracy_cells(
+                results, "ablation", settings, columns, [method], beside, notes
             )
-            rows.append(
-                (f"{METHOD_NAMES[method]}: {setting}", [c._replace(bold=False) for c in cells])
-            )
+            rows.append((f"{name}: {setting}", cells))
     names = [SET_NAMES.get(name, name) for name in columns]
     return Table("ablation", "Ablation: votes and counts", names, rows, notes.all())
 
@@ -159,9 +148,9 @@ def parts_table(results) -> Table:
     for setting in ["defaults", *sorted(set(results.have(1, "parts")) - {"defaults"})]:
         settings = [setting] * len(columns)
         ((_, cells),) = accuracy_cells(
-            results, "parts", settings, columns, ["cleanse"], lambda *_: "", notes, 5, False
+            results, "parts", settings, columns, ["cleanse"], lambda *_: "", notes
         )
-        rows.append((setting, [cell._replace(bold=False) for cell in cells]))
+        rows.append((setting, cells))
     names = [SET_NAMES.get(name, name) for name in columns]
     return Table("parts", "Each part of the defaults put back", names, rows, notes.all())
 
@@ -175,19 +164,11 @@ def sweep_table(results, group) -> Table:
     rows = []
     for method in _own_methods(results, group):
         for setting in settings:
-            ((_, cells),) = accuracy_cells(
-                results,
-                group,
-                [setting] * len(columns),
-                columns,
-                [method],
-                lambda *_: "",
-                notes,
-                5,
-                method == "cleanse-paper",
+            everywhere = [setting] * len(columns)
+            ((name, cells),) = accuracy_cells(
+                results, group, everywhere, columns, [method], lambda *_: "", notes
             )
-            name = f"{METHOD_NAMES[method]}: {symbol} = {setting.partition('=')[2]}"
-            rows.append((name, [cell._replace(bold=False) for cell in cells]))
+            rows.append((f"{name}: {symbol} = {setting.partition('=')[2]}", cells))
     names = [SET_NAMES.get(name, name) for name in columns]
     return Table(group, f"Sensitivity to {symbol}", names, rows, notes.all())
 
@@ -196,23 +177,30 @@ def calibrated_table(results) -> Table:
     """Rivals' losses with CleanSE's calibration on top."""
     group = "rivals-calibrated"
     columns = results.columns(group, REAL)
+    notes = Notes(
+        "Test accuracy in % without and with calibration, same recipe and splits; gains bold."
+    )
     rows = []
     for loss in CALIBRATED:
         row = []
         for dataset in columns:
-            plain = results.values(group, "ours", dataset, loss)
-            with_it = results.values(group, "ours", dataset, f"{loss}+cleanse")
-            if not len(plain) or not len(with_it):
-                row.append(Cell(results.why_empty(dataset, group, "ours", dataset, loss)))
+            pair = [(group, "ours", dataset, method) for method in (loss, f"{loss}+cleanse")]
+            plain, with_it = (results.mean(*cell) for cell in pair)
+            if np.isnan(plain + with_it):
+                row.append(Cell(results.why_empty(dataset, *pair[0])))
                 continue
-            gain = 100 * (with_it.mean() - plain.mean())
+            same, gain = all(results.same_trials(pair)), 100 * (with_it - plain)
+            about = [note for cell in pair for note in scale_notes(results.lines(*cell))]
             row.append(
-                Cell(f"{percent(plain.mean())} → {percent(with_it.mean())} ({gain:+.2f})", gain > 0)
+                Cell(
+                    f"{percent(plain)} → {percent(with_it)} ({gain:+.2f})",
+                    bold=same and gain > 0,
+                    mark=notes.mark(about + ([] if same else [OTHER_TRIALS])),
+                )
             )
         rows.append((METHOD_NAMES[loss], row))
-    notes = ["Test accuracy in % without and with calibration, same recipe and splits; gains bold."]
     names = [SET_NAMES.get(name, name) for name in columns]
-    return Table(group, "CleanSE on top of other losses", names, rows, notes)
+    return Table(group, "CleanSE on top of other losses", names, rows, notes.all())
 
 
 MEASURES = {
@@ -225,11 +213,19 @@ MEASURES = {
 }
 
 
+_SPLITS = {"real": "splits 0 to 4", "fresh": "fresh splits"}
+
+
 def measures_table(results, group, recipe, dataset) -> Table:
     """The other measures on one data set."""
+    notes = Notes(
+        "Covering rate and approximated accuracy need no true labels. Means over trials.",
+        "Seconds are those of a machine that may have done other work at the time; peak memory is "
+        "the whole process's, data and libraries included.",
+    )
     rows = []
     for method in methods_of(results, group, recipe):
-        setting = recipe if method in METHOD_NAMES else "own"
+        setting = setting_of(method, recipe)
         row = []
         for measure, title in MEASURES.items():
             values = results.values(group, setting, dataset, method, measure)
@@ -239,12 +235,13 @@ def measures_table(results, group, recipe, dataset) -> Table:
                 row.append(Cell(percent(values.mean(), spread(values))))
             else:
                 row.append(Cell(f"{values.mean():.1f}"))
-        rows.append((METHOD_NAMES.get(method, method), row))
-    title = f"{SET_NAMES.get(dataset, dataset)}: other measures, {RECIPES[recipe]}"
-    notes = ["Covering rate and approximated accuracy need no true labels. Means over trials."]
-    return Table(
-        f"measures-{group}-{recipe}-{dataset}", title, list(MEASURES.values()), rows, notes
+        mark = notes.mark(scale_notes(results.lines(group, setting, dataset, method)))
+        rows.append((METHOD_NAMES.get(method, method), [row[0]._replace(mark=mark), *row[1:]]))
+    title = (
+        f"{SET_NAMES.get(dataset, dataset)}, {_SPLITS[group]}: other measures, {RECIPES[recipe]}"
     )
+    name = f"measures-{group}-{recipe}-{dataset}"
+    return Table(name, title, list(MEASURES.values()), rows, notes.all())
 
 
 def characteristics_table(results) -> Table:
@@ -276,8 +273,9 @@ def characteristics_table(results) -> Table:
         rows.append((SET_NAMES.get(name, name), cells))
     columns = ["training + test rows", "features", "classes", "mean candidates", "clean, %"]
     notes = [
-        "Candidates and clean rate of the training rows, mean over trials. The paper's (in [ ]) "
-        "are those of fold 0 of KFold(5, shuffle=True, random_state=0), not of its 90/10 splits."
+        "Candidates and clean rate of the training rows, mean over trials. The paper's (in [ ]) on "
+        "Lost, BirdSong and MSRCv2 are those of fold 0 of KFold(5, shuffle=True, random_state=0), "
+        "not of its 90/10 splits."
     ]
     return Table("characteristics", "Data sets", columns, rows, notes)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import check_average_ranks, check_control
 from ._ranks import critical_difference, rank_methods, separation_note
 
 
@@ -45,7 +46,7 @@ class CriticalDifferenceDisplay:
         self.average_ranks = np.asarray(average_ranks, dtype=float)
         self.names = list(names)
         self.critical_difference = critical_difference
-        self.control = control
+        self.control = control if control is None else check_control(control, len(self.names))
         self.note = note
         if len(self.names) != len(self.average_ranks):
             raise ValueError(f"{len(self.names)} names for {len(self.average_ranks)} average ranks")
@@ -84,7 +85,7 @@ class CriticalDifferenceDisplay:
     def from_ranks(
         cls, average_ranks, n_datasets, names, *, control=None, alpha=0.05
     ) -> CriticalDifferenceDisplay:
-        """Take average ranks as they are; nothing is drawn before `plot`.
+        """Take average ranks as papers print them; nothing is drawn before `plot`.
 
         Parameters
         ----------
@@ -104,6 +105,7 @@ class CriticalDifferenceDisplay:
         display : CriticalDifferenceDisplay
         """
         test = "nemenyi" if control is None else "bonferroni-dunn"
+        average_ranks = check_average_ranks(average_ranks)
         k = len(average_ranks)
         difference = critical_difference(k, n_datasets, test=test, alpha=alpha)
         note = separation_note(k, n_datasets, test=test, alpha=alpha)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from ._checks import check_alpha, check_average_ranks, check_control, check_scores
+
 
 def rank_methods(scores, *, missing="error") -> np.ndarray:
     """Rank the methods on each data set; equal scores share the mean of their ranks.
@@ -30,22 +32,11 @@ def rank_methods(scores, *, missing="error") -> np.ndarray:
     array([[1. , 2.5, 2.5],
            [1. , 2. , 3. ]])
     """
-    scores = np.asarray(scores, dtype=float)
-    if scores.ndim != 2 or scores.shape[1] < 2 or not len(scores):
-        raise ValueError(
-            f"scores have shape {scores.shape}; expected a row per data set and a column for each "
-            "of at least two methods"
-        )
     if missing not in ("error", "worst"):
         raise ValueError(f'missing is {missing!r}; expected "error" or "worst"')
-    absent = np.isnan(scores)
-    if absent.any() and missing == "error":
-        row, column = np.argwhere(absent)[0]
-        raise ValueError(
-            f"row {row}, column {column} is NaN: that method has no score on that data set; leave "
-            'the row out, or pass missing="worst"'
-        )
-    return stats.rankdata(-np.where(absent, -np.inf, scores), axis=1)
+    remedy = 'leave the row out, or pass missing="worst"' if missing == "error" else None
+    scores = check_scores(scores, nan_remedy=remedy)
+    return stats.rankdata(-np.where(np.isnan(scores), -np.inf, scores), axis=1)
 
 
 @dataclass(frozen=True)
@@ -88,14 +79,15 @@ class FriedmanResult:
         return separation_note(len(self.average_ranks), self.n_datasets, alpha=self.alpha)
 
     def __str__(self) -> str:
+        verdict = "the methods differ" if self.significant else "no difference shown"
         text = (
             f"Friedman: {len(self.average_ranks)} methods, {self.n_datasets} data sets: "
             f"chi2 = {self.chi2:.2f} (p = {self.chi2_p_value:.3g}), "
             f"F_F = {self.f_statistic:.2f} (p = {self.p_value:.3g}), "
-            f"critical value {self.critical_value:.2f} at {self.alpha:g}: "
-            f"{'the methods differ' if self.significant else 'no difference shown'}"
+            f"critical value {self.critical_value:.2f} at {self.alpha:g}"
         )
-        return f"{text}\n{self.note}" if self.note else text
+        # Too few data sets to tell methods apart are too few for a verdict.
+        return f"{text}\n{self.note}" if self.note else f"{text}: {verdict}"
 
 
 def friedman_from_ranks(average_ranks, n_datasets, *, alpha=0.05) -> FriedmanResult:
@@ -104,8 +96,8 @@ def friedman_from_ranks(average_ranks, n_datasets, *, alpha=0.05) -> FriedmanRes
     Parameters
     ----------
     average_ranks : array-like of shape (n_methods,)
-        The mean rank of each method. They must sum to ``n_methods * (n_methods + 1) / 2``, up to
-        rounding.
+        The mean rank of each method. They must sum to ``n_methods * (n_methods + 1) / 2``, and the
+        best ``j`` of them to no less than ``j * (j + 1) / 2``, up to rounding.
     n_datasets : int
         Data sets they were averaged over.
     alpha : float, default=0.05
@@ -123,14 +115,7 @@ def friedman_from_ranks(average_ranks, n_datasets, *, alpha=0.05) -> FriedmanRes
     >>> round(result.f_statistic, 2), result.significant  # Demšar's example, which has ties
     (3.69, True)
     """
-    ranks = np.asarray(average_ranks, dtype=float)
-    k = len(ranks)
-    if abs(ranks.sum() - k * (k + 1) / 2) > 0.01 * k:
-        raise ValueError(
-            f"the average ranks sum to {ranks.sum():g}, but the ranks of {k} methods always sum to "
-            f"{k * (k + 1) / 2:g}; a method or a data set is missing"
-        )
-    return _friedman(ranks, int(n_datasets), alpha, 1.0)
+    return _friedman(check_average_ranks(average_ranks), int(n_datasets), alpha, 1.0)
 
 
 def friedman_test(scores, *, alpha=0.05, missing="error") -> FriedmanResult:
@@ -177,7 +162,7 @@ def _friedman(ranks: np.ndarray, n: int, alpha: float, correction: float) -> Fri
     return FriedmanResult(
         average_ranks=ranks,
         n_datasets=n,
-        alpha=alpha,
+        alpha=check_alpha(alpha),
         chi2=chi2,
         chi2_p_value=float(stats.chi2.sf(chi2, k - 1)),
         f_statistic=float(f),
@@ -216,6 +201,7 @@ def critical_difference(n_methods, n_datasets, *, test="nemenyi", alpha=0.05) ->
             f"n_methods={n_methods} and n_datasets={n_datasets}; at least two methods and one data "
             "set are needed"
         )
+    alpha = check_alpha(alpha)
     if test == "nemenyi":
         q = stats.studentized_range.isf(alpha, n_methods, np.inf) / np.sqrt(2)
     elif test == "bonferroni-dunn":
@@ -252,13 +238,14 @@ def separation_note(n_methods, n_datasets, *, test="bonferroni-dunn", alpha=0.05
     span = n_methods - 1
     if difference <= span / 2:
         return ""
-    enough = int(np.ceil(n_datasets * (2 * difference / span) ** 2))
     if difference > span:
+        least = int(np.ceil(n_datasets * (difference / span) ** 2))
         return (
             f"Too few data sets: with {n_datasets} of them, no difference between {n_methods} "
-            f"methods can be shown (it would take {difference:.2f} of {span} ranks); {enough} or "
+            f"methods can be shown (it would take {difference:.2f} of {span} ranks); {least} or "
             "more are needed."
         )
+    enough = int(np.ceil(n_datasets * (2 * difference / span) ** 2))
     return (
         f"Too few data sets: with {n_datasets} of them, {n_methods} methods must be "
         f"{difference:.2f} of {span} ranks apart to differ; take {enough} or more."
@@ -348,12 +335,12 @@ def wilcoxon_holm(scores, control=0, *, alpha=0.05) -> WilcoxonResult:
     >>> print(result.note)
     Too few data sets: with 5 of them the smallest p-value possible, 0.0625, ...
     """
-    scores = np.asarray(scores, dtype=float)
-    rank_methods(scores)  # refuses what is no table of scores
+    scores = check_scores(scores, nan_remedy="leave the row out")
     n, k = scores.shape
+    control, alpha = check_control(control, k), check_alpha(alpha)
     p = np.full(k, np.nan)
     for other in range(k):
-        if other != control % k:
+        if other != control:
             difference = scores[:, control] - scores[:, other]
             p[other] = (
                 stats.wilcoxon(difference, zero_method="zsplit").pvalue if difference.any() else 1.0
@@ -365,7 +352,7 @@ def wilcoxon_holm(scores, control=0, *, alpha=0.05) -> WilcoxonResult:
             f"Too few data sets: with {n} of them the smallest p-value possible, {smallest:.3g}, "
             f"times {k - 1} for as many comparisons, is not below {alpha:g}."
         )
-    return WilcoxonResult(control % k, p, holm(p), alpha, note)
+    return WilcoxonResult(control, p, holm(p), alpha, note)
 
 
 def win_tie_loss(scores, control=0, *, alpha=0.05, test_share=None) -> np.ndarray:
@@ -402,10 +389,11 @@ def win_tie_loss(scores, control=0, *, alpha=0.05, test_share=None) -> np.ndarra
         raise ValueError(f"scores have shape {scores.shape}; expected data sets × methods × trials")
     if test_share is not None and not 0 < test_share < 1:
         raise ValueError(f"test_share is {test_share!r}; expected a share between 0 and 1")
+    control, alpha = check_control(control, scores.shape[1]), check_alpha(alpha)
     extra = 0.0 if test_share is None else test_share / (1 - test_share)
     counts = np.zeros((scores.shape[1], 3), dtype=int)
     for other in range(scores.shape[1]):
-        if other == control % scores.shape[1]:
+        if other == control:
             continue
         for dataset in scores:
             difference = dataset[control] - dataset[other]
