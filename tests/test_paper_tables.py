@@ -40,6 +40,20 @@ def test_accuracy_cell_is_mean_sd_rank_and_the_papers_figure():
     assert rows["CC"][-1].text == "data absent"
 
 
+def test_differences_are_taken_split_by_split():
+    found = [
+        line_of(group="fresh", method=method, seed=seed, accuracy_mean=mean, run=f"{method}{seed}")
+        for method, means in (("cleanse", (0.7, 0.6, 0.9)), ("cc", (0.6, 0.7, 0.6)))
+        for seed, mean in zip((110, 111, 112), means, strict=True)
+    ]
+    table = tables.differences_table(Results([*found, found[0] | {"method": "rc"}]))
+    rows = dict(table.rows)
+    error = np.std([10, -10, 30], ddof=1) / np.sqrt(3)
+    assert rows["CC"][0].text == f"+10.00 ± {error:.2f} (2 of 3)"
+    assert rows["RC"][0].text == "not run"  # one split of three does not compare
+    assert "CleanSE" not in rows
+
+
 def test_newest_parameters_count_and_small_scale_is_noted():
     old = line_of(setting="paper", params={"lr": 1}, accuracy_mean=0.1)
     new = line_of(setting="paper", accuracy_mean=0.8, epochs=20, train_size=500, n_train=500)
