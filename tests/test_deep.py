@@ -444,3 +444,11 @@ def test_explain_without_candidates_lets_all_classes_stand(blobs):
     X, S, _ = blobs
     why = CleanSEClassifier(**QUICK).fit(X, S).explain(X[:1] + 0.01)[0]
     assert why.labels.tolist() == [0, 1, 2]
+
+
+def test_part_of_a_dict_is_not_a_parameter():
+    with pytest.raises(
+        ValueError, match="loss_params__beta cannot be set.*loss_params={'beta': …}"
+    ):
+        CleanSEClassifier("lws").set_params(loss_params__beta=2.0)
+    assert CleanSEClassifier("lws").set_params(loss_params={"beta": 2.0}).loss_params["beta"] == 2

@@ -51,7 +51,7 @@ figcaption { color:var(--soft); font-size:.82rem; margin-top:.4em }
   body { font-size:14px } header, main { padding-left:10px; padding-right:10px }
   section { padding:14px 12px; border-radius:8px } h1 { font-size:1.35rem }
   .scroll { margin:0 -12px; padding:0 12px } tbody th { white-space:normal;
-  min-width:6.4em; max-width:9em } td { padding-right:12px }
+  overflow-wrap:anywhere; min-width:6.4em; max-width:9em } td { padding-right:12px }
 }
 @media print { nav { display:none } section { break-inside:avoid; border:0 } }
 """

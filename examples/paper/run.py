@@ -117,7 +117,7 @@ def parse(arguments=None) -> argparse.Namespace:
     add("--train-size", type=_positive, help="training rows at most")
     add("--batch-size", type=_positive, action="append", help="batch sizes of group images")
     add("--jobs", type=_positive, default=1, help="runs at a time")
-    add("--threads", type=_positive, help="threads of each run (default: cores / jobs)")
+    add("--threads", type=_positive, help="of each run (default: OMP_NUM_THREADS, or cores / jobs)")
     add("--backend", choices=["process", "dask"], default="process", help="where to run")
     add("--scheduler", help="address of the dask scheduler; a cluster is started here if missing")
     add("--data-home", help="folder of the data (default: SKLEARN_CLEANSE_DATA)")
@@ -135,7 +135,8 @@ def parse(arguments=None) -> argparse.Namespace:
         options.report = options.results / "report"
     if options.threads is None:  # how many cores a worker elsewhere has is not known here
         cores = 1 if options.scheduler else os.cpu_count() or 1
-        options.threads = max(1, cores // options.jobs)
+        asked = os.environ.get("OMP_NUM_THREADS", "")
+        options.threads = max(1, int(asked) if asked.isdigit() else cores // options.jobs)
     return options
 
 
@@ -178,6 +179,8 @@ def _seeds(text: str) -> list[int]:
     seeds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            raise argparse.ArgumentTypeError(f"{part!r} is no seed; write 0-4 or 0,3,7")
         found = range(int(first), int(last or first) + 1)
         if not found:
             raise argparse.ArgumentTypeError(f"{part} is empty; write the smaller seed first")
@@ -212,7 +215,11 @@ def _tasks(options) -> list[Task]:
             **common,
         )
     if not tasks:
-        raise SystemExit("nothing to run: no method and setting of the group fits; see --list")
+        settings = {task.setting for group in options.group or ["real"] for task in plan(group)}
+        raise SystemExit(
+            "nothing to run: no method and setting of the group fits; its settings are "
+            + ", ".join(sorted(settings))
+        )
     return tasks
 
 

@@ -150,7 +150,7 @@ def _own_methods(results, group) -> list[str]:
 def ablation_table(results) -> Table:
     """With and without votes and counts."""
     columns = results.columns("ablation", REAL)
-    notes = Notes("Test accuracy in %, as in the tables of real-world data; the paper's in [ ].")
+    notes = Notes("Test accuracy in %, as in the tables of real-world data; the paper's beside it.")
     rows = []
     for method in _own_methods(results, "ablation"):
         for setting in ("neither", "votes", "counts", "both"):
@@ -301,9 +301,9 @@ def characteristics_table(results) -> Table:
         rows.append((SET_NAMES.get(name, name), cells))
     columns = ["training + test rows", "features", "classes", "mean candidates", "clean, %"]
     notes = [
-        "Candidates and clean rate of the training rows, mean over trials. The paper's (in [ ]) on "
-        "Lost, BirdSong and MSRCv2 are those of fold 0 of KFold(5, shuffle=True, random_state=0), "
-        "not of its 90/10 splits."
+        "Candidates and clean rate of the training rows, mean over trials. The paper's, beside "
+        "ours, on Lost, BirdSong and MSRCv2 are those of fold 0 of "
+        "KFold(5, shuffle=True, random_state=0), not of its 90/10 splits."
     ]
     return Table("characteristics", "Data sets", columns, rows, notes)
 

@@ -193,6 +193,27 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.callbacks = callbacks
         self.verbose = verbose
 
+    def set_params(self, **params):
+        """Set parameters by name.
+
+        Parameters
+        ----------
+        **params : dict
+            Names and values. Dicts such as ``loss_params`` are set as a whole.
+
+        Returns
+        -------
+        self : object
+        """
+        for name in params:
+            whole, _, part = name.partition("__")
+            if part and whole in ("loss_params", "module_params"):
+                raise ValueError(
+                    f"{name} cannot be set by itself; set the dict as a whole: "
+                    f"{whole}={{{part!r}: …}}, or in a grid {{{whole!r}: [{{{part!r}: …}}, …]}}"
+                )
+        return super().set_params(**params)
+
     @refuse_truth
     def fit(self, X, y, sample_weight=None):
         """Train on features and candidates.
