@@ -448,7 +448,7 @@ def test_explain_without_candidates_lets_all_classes_stand(blobs):
 
 def test_part_of_a_dict_is_not_a_parameter():
     with pytest.raises(
-        ValueError, match="loss_params__beta cannot be set.*loss_params={'beta': …}"
+        ValueError, match=r"loss_params__beta cannot be set.*loss_params={'beta': …}"
     ):
         CleanSEClassifier("lws").set_params(loss_params__beta=2.0)
     assert CleanSEClassifier("lws").set_params(loss_params={"beta": 2.0}).loss_params["beta"] == 2
