@@ -66,7 +66,7 @@ def real_table(results, group, recipe) -> Table:
         "Beside ours, in square brackets or grey: the paper's figure.",
     )
     if group == "fresh":
-        notes.first.append("Ten splits (seeds 110–119) that no choice in this package has seen.")
+        notes.first.append("Ten splits (seeds 110–119) by which no default was chosen.")
 
     def beside(method, j):
         place = REAL.index(columns[j]) if columns[j] in REAL else len(REAL)
