@@ -108,7 +108,7 @@ def draw(results, clf, X, S, y, picture):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--picture", default="quickstart.png")
     main(**vars(parser.parse_args()))
