@@ -20,6 +20,7 @@ from skorch.callbacks import Callback, EarlyStopping
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ._optimizer import one_cycle
 from ._rows import Batch, TrainingRows, as_tensor
 from .counts import COUNT_LOSSES
 from .losses import calibrate, candidate_confidences, pooled
@@ -27,7 +28,7 @@ from .modules import per_member, split_output
 from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
 
 #: Largest number of values in one block of a search or a prediction.
-BLOCK_VALUES = 2**22
+BLOCK_VALUES = 2**21
 
 
 #: Names of the callbacks that belong to one call of `train` and are forgotten after it.
@@ -126,11 +127,11 @@ class CleanSENet(NeuralNet):
         done = (len(self.history) - 1 - self.start_) / self.max_epochs
         self.voting_ = self.calibration.votes and done >= self.calibration.vote_start
         some_partial = self.rows_.counts.max() > 1  # clean rows need no votes
-        if self.voting_ and some_partial and self.calibration.neighbors_from == "dataset":
-            if self.neighbors_ is None or self._neighbors_are_old():
-                self._find_neighbors()
-            self._take_votes()
-        self._sums = torch.zeros(4, device=self.rows_.device)
+        seeks = self.voting_ and some_partial and self.calibration.neighbors_from == "dataset"
+        if seeks and self._neighbors_are_old():
+            self._find_neighbors()
+        self._weigh()
+        self._sums = torch.zeros(3, device=self.rows_.device)
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         pass
@@ -161,7 +162,7 @@ class CleanSENet(NeuralNet):
         self.optimizer_.step()
         if self.loss.confidences is not None:
             with torch.no_grad():
-                output = self.module_.network(X) if self.loss.second_pass else y_pred
+                output = self.module_.network(X) if self.loss.second_pass else self._said
                 self._renew(split_output(output)[0], y)
         return {"loss": loss, "y_pred": y_pred}
 
@@ -169,19 +170,9 @@ class CleanSENet(NeuralNet):
         """Eq. (15): the reweighted base loss plus λ times the count loss."""
         logits, representation = split_output(y_pred)
         batch, rows, calibration = y_true, self.rows_, self.calibration
-        candidates = batch.candidates()
-        keeps = self.loss.confidences is not None
-        confidences = batch.dense(rows.confidences[batch.entries]) if keeps else None
-        if self.voting_:
-            if calibration.neighbors_from == "batch":
-                votes = self._batch_votes(X, representation, candidates, confidences)
-            else:
-                votes = batch.dense(rows.votes[batch.entries])
-            weights = calibrate(
-                confidences, candidates, votes, calibration.temperature, calibration.soft
-            )
-        else:
-            weights = confidences if keeps else candidates.to(logits.dtype)
+        candidates, weights = batch.candidates, batch.dense(rows.weights[batch.entries])
+        if self.voting_ and calibration.neighbors_from == "batch":
+            weights = self._batch_weights(X, representation, candidates, weights)
         sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
         base = self._base_loss(logits, candidates, weights, sample_weight)
         total, count = base, torch.zeros_like(base)
@@ -192,8 +183,10 @@ class CleanSENet(NeuralNet):
             )
             total = base + calibration.count_weight * count
         covered = candidates.gather(1, mean.argmax(dim=1, keepdim=True)).to(base.dtype).mean()
-        measured = torch.stack([total, base, count, covered]).detach()
+        measured = torch.stack([base, count, covered]).detach()
         self._sums.add_(measured, alpha=batch.shape[0] / len(rows))
+        # Confidences that ask for the mean prediction need not take the mean again.
+        self._said = (mean if self.loss.confidences is candidate_confidences else logits).detach()
         return total
 
     def _base_loss(self, logits: Tensor, *others) -> Tensor:
@@ -204,7 +197,8 @@ class CleanSENet(NeuralNet):
         return torch.stack(members).mean()
 
     def on_epoch_end(self, net, dataset_train=None, dataset_valid=None, **kwargs):
-        total, base, count, covered = self._sums.tolist()
+        base, count, covered = self._sums.tolist()
+        total = base + self.calibration.count_weight * count
         if not np.isfinite(total):
             raise FloatingPointError(
                 f"the training loss became {total} in epoch {len(self.history)}; lower lr or "
@@ -227,7 +221,7 @@ class CleanSENet(NeuralNet):
 
     def _renew(self, logits: Tensor, batch: Batch) -> None:
         """Replace the confidences of a batch's rows by what the logits say."""
-        renewed = self.loss.confidences(logits, batch.candidates())
+        renewed = self.loss.confidences(logits, batch.candidates)
         self.rows_.confidences[batch.entries] = renewed.flatten()[batch.cells]
 
     @torch.no_grad()
@@ -246,25 +240,42 @@ class CleanSENet(NeuralNet):
         self.neighbors_ = [torch.cat(part) for part in zip(*found, strict=True)]
 
     @torch.no_grad()
-    def _take_votes(self) -> None:
-        """Let the voters say what they believe now."""
+    def _weigh(self) -> None:
+        """Set the candidates' weights for one epoch; each row is visited once in it."""
         rows, calibration = self.rows_, self.calibration
+        keeps = self.loss.confidences is not None
+        rows.weights = rows.confidences if keeps else torch.ones_like(rows.confidences)
+        if not self.voting_ or calibration.neighbors_from == "batch":
+            return
+        # A clean row's enhanced label is its only candidate; nobody need vote on it.
+        rows.weights = rows.weights * (1 if keeps else calibration.temperature)
+        if self.neighbors_ is None:
+            return
         pool = rows.block(rows.pool)
-        candidates, ballots = pool.candidates(), pool.dense(rows.confidences[pool.entries])
+        ballots = pool.dense(rows.confidences[pool.entries])
         partial = np.flatnonzero(rows.counts > 1)
         size = block_rows(rows.n_classes)
         for start, batch in enumerate(rows.blocks(size, partial)):
-            who, similarity = (
-                part[start * size : start * size + batch.shape[0]] for part in self.neighbors_
-            )
-            if calibration.soft:
-                votes = restrict(soft_votes(who, similarity, ballots), batch.candidates())
-            else:
-                votes = hard_votes(who, similarity, candidates, batch.candidates())
-            rows.votes[batch.entries] = votes.flatten()[batch.cells]
+            found = [part[start * size : (start + 1) * size] for part in self.neighbors_]
+            confidences = batch.dense(rows.confidences[batch.entries]) if keeps else None
+            weights = self._vote(*found, pool.candidates, ballots, batch.candidates, confidences)
+            rows.weights[batch.entries] = weights.flatten()[batch.cells]
+
+    def _vote(self, neighbors, similarity, candidates, ballots, own, confidences) -> Tensor:
+        """Turn the votes of the neighbours into weights of a block's own candidates."""
+        calibration = self.calibration
+        if calibration.soft:
+            votes = restrict(soft_votes(neighbors, similarity, ballots), own)
+        else:
+            votes = hard_votes(neighbors, similarity, candidates, own)
+        # A clean row's enhanced label is its only candidate, whoever its neighbours are.
+        votes = torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
+        return calibrate(confidences, own, votes, calibration.temperature, calibration.soft)
 
     def _neighbors_are_old(self) -> bool:
         """Tell whether the space has moved enough to search again: in the input it never does."""
+        if self.neighbors_ is None:
+            return True
         age = len(self.history) - 1 - self.start_
         return self.calibration.neighbor_space != "input" and age % SEARCH_EVERY == 0
 
@@ -284,22 +295,15 @@ class CleanSENet(NeuralNet):
             parts.append(self._directions(X))
         return torch.cat(parts)
 
-    def _batch_votes(self, X, representation, candidates, confidences) -> Tensor:
+    @torch.no_grad()
+    def _batch_weights(self, X, representation, candidates, weights) -> Tensor:
         """Let the rows of one batch vote for each other, as Algorithm 1 prints it."""
-        with torch.no_grad():
-            directions = self._directions(X, representation)
-            own = torch.arange(len(directions), device=directions.device)
-            neighbors, similarity = nearest(
-                directions, directions, self.calibration.n_neighbors, own=own
-            )
-            sizes = candidates.sum(dim=1, keepdim=True)
-            if self.calibration.soft:
-                ballots = candidates / sizes if confidences is None else confidences
-                votes = restrict(soft_votes(neighbors, similarity, ballots), candidates)
-            else:
-                votes = hard_votes(neighbors, similarity, candidates, candidates)
-            # A clean row's enhanced label is its only candidate, whoever its neighbours are.
-            return torch.where(sizes == 1, candidates.to(votes.dtype), votes)
+        directions = self._directions(X, representation)
+        own = torch.arange(len(directions), device=directions.device)
+        found = nearest(directions, directions, self.calibration.n_neighbors, own=own)
+        ballots = weights / weights.sum(dim=1, keepdim=True)
+        confidences = None if self.loss.confidences is None else weights
+        return self._vote(*found, candidates, ballots, candidates, confidences)
 
     def _directions(self, X: Tensor, representation: Tensor | None = None) -> Tensor:
         """Directions, in the neighbour space, of rows given as scaled features."""
@@ -308,7 +312,7 @@ class CleanSENet(NeuralNet):
         elif representation is None:
             representation = split_output(self.module_.network(X))[1]
         if representation.dim() == 3:  # members, or views: each has an equal say
-            representation = torch.nn.functional.normalize(representation, dim=2)
+            representation = cosine_directions(representation)
         return cosine_directions(representation.detach().flatten(start_dim=1))
 
     def _block_rows(self) -> int:
@@ -344,7 +348,7 @@ class CleanSENet(NeuralNet):
     def finish(self) -> None:
         """Forget the training rows."""
         # Nothing that lives on the device stays but the module, which skorch moves when unpickled.
-        self.rows_ = self.neighbors_ = self.loss_params = self._sums = None
+        self.rows_ = self.neighbors_ = self.loss_params = self._sums = self._said = None
         self.module = type(self.module_)
         kept = [(name, cb) for name, cb in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
@@ -402,25 +406,19 @@ def probabilities(logits: Tensor) -> Tensor:
 
 
 class OneCycle(Callback):
-    """torch's one-cycle schedule over the steps of one call; the optimiser's lr is the peak.
+    """The one-cycle schedule over the steps of one call; the optimiser's lr is the peak."""
 
-    skorch's own scheduler callback would take the steps of earlier calls for part of the cycle.
-    """
-
-    def __init__(self, total_steps: int):
-        self.total_steps = total_steps
+    def __init__(self, n_steps: int):
+        self.n_steps = n_steps
 
     def on_train_begin(self, net, **kwargs):
-        group = net.optimizer_.param_groups[0]
-        for left_over in ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum"):
-            group.pop(left_over, None)
-        # One step more than there are: the scheduler counts the state before the first.
-        self.scheduler_ = torch.optim.lr_scheduler.OneCycleLR(
-            net.optimizer_, max_lr=group["lr"], total_steps=self.total_steps + 1
-        )
+        self.step_, self.peak_ = 0, net.optimizer_.param_groups[0]["lr"]
 
-    def on_batch_end(self, net, training=False, **kwargs):
-        self.scheduler_.step()
+    def on_batch_begin(self, net, training=False, **kwargs):
+        # The schedule has a step more than there are: it ends where nothing is left to learn.
+        lr, beta1 = one_cycle(self.step_, self.n_steps + 1, self.peak_)
+        net.optimizer_.param_groups[0].update(lr=lr, betas=(beta1, 0.999))
+        self.step_ += 1
 
 
 class Progress(Callback):

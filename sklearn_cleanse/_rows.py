@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +27,8 @@ FEWEST_VOTERS = 2**12
 MOST_SCALED_VALUES = 2**25
 
 
-class Batch(NamedTuple):
+@dataclass(eq=False)
+class Batch:
     """Some rows' candidates, as the training step needs them.
 
     ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
@@ -46,6 +48,7 @@ class Batch(NamedTuple):
         block = values.new_zeros(self.shape[0] * self.shape[1])
         return block.scatter_(0, self.cells, values).view(self.shape)
 
+    @cached_property
     def candidates(self) -> Tensor:
         block = torch.zeros(
             self.shape[0] * self.shape[1], dtype=torch.bool, device=self.rows.device
@@ -78,8 +81,7 @@ class TrainingRows(torch.utils.data.Dataset):
             self.sample_weight = torch.tensor(weight, device=self.device)
         even = np.repeat(1.0 / self.counts, self.counts).astype(np.float32)
         self.confidences = torch.tensor(even, device=self.device)
-        # A clean row's enhanced label is its only candidate; nobody need vote on it.
-        self.votes = (self.confidences == 1).to(self.confidences.dtype)
+        self.weights = self.confidences  # what the loss makes of each candidate in this epoch
         self.by_content = content_order(X, candidates)
 
     def __len__(self) -> int:
@@ -141,24 +143,22 @@ class TrainingRows(torch.utils.data.Dataset):
         columns = self.indices[entries]
         batch_of_row = np.repeat(np.arange(len(sizes)), sizes)
         local_row = np.arange(len(order)) - starts[batch_of_row]
-        cells = self._to_device(np.repeat(local_row, counts) * self.n_classes + columns)
-        entries = self._to_device(entries)
-        rows = self._to_device(order)
-        edges = np.concatenate([[0], entry_ends])[np.concatenate([[0], ends])]
-        limits = highest = None
+        cells = np.repeat(local_row, counts) * self.n_classes + columns
+        widths = np.diff(entry_ends[ends - 1], prepend=0).tolist()
+        limits = highest = [None] * len(sizes)
         if bounds:
             batch_of_entry = np.repeat(batch_of_row, counts)
             limits, highest = self._bounds(batch_of_entry, columns, counts, len(sizes))
-        for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            part = slice(edges[i], edges[i + 1])
-            yield Batch(
-                rows[start:end],
-                entries[part],
-                cells[part],
-                (int(end - start), self.n_classes),
-                None if limits is None else limits[i],
-                None if highest is None else int(highest[i]),
-            )
+        parts = (
+            self._to_device(order).split(sizes),
+            self._to_device(entries).split(widths),
+            self._to_device(cells).split(widths),
+            [(size, self.n_classes) for size in sizes],
+            limits,
+            highest,
+        )
+        for part in zip(*parts, strict=True):
+            yield Batch(*part)
 
     def _bounds(self, batch_of_entry, columns, counts, n_batches):
         """Count clean rows and candidates of each class in each batch: Eq. (9)."""
@@ -168,7 +168,7 @@ class TrainingRows(torch.utils.data.Dataset):
         lower = np.bincount(place[clean], minlength=size)
         upper = np.bincount(place, minlength=size)
         limits = np.stack([lower, upper]).reshape(2, n_batches, self.n_classes)
-        return self._to_device(limits.transpose(1, 0, 2)), limits[1].max(axis=1)
+        return self._to_device(limits.transpose(1, 0, 2)).unbind(), limits[1].max(axis=1).tolist()
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 __all__ = ["MLP", "MODULES", "ResNet34"]
 
@@ -49,26 +52,91 @@ class MLP(nn.Module):
         super().__init__()
         self.n_members = n_members
         self.n_features = n_features
-        layers = []
-        width = n_features
-        for hidden in hidden_layer_sizes:
-            layers += [_Linears(n_members, width, hidden), nn.ReLU(), _BatchNorm(n_members, hidden)]
-            if dropout:
-                layers.append(_Dropout(dropout))
-            width = hidden
-        self.body = nn.Sequential(*layers)
-        self.head = _Linears(n_members, width, n_classes)
+        self.dropout = dropout
+        widths = [n_features, *hidden_layer_sizes]
+        self.body = nn.ModuleList(_Hidden(n_members, *pair) for pair in itertools.pairwise(widths))
+        self.head = _Linears(n_members, widths[-1], n_classes)
+        self.values_per_row = n_members * sum(hidden_layer_sizes)
+        self.spare = None
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         # Inside, tensors are (members, units, rows): no layer then has to move anything about.
-        views = X.flatten(start_dim=1).T
-        if len(views) == self.n_features:
-            views = views.expand(self.n_members, *views.shape)
-        representation = self.body(views.reshape(self.n_members, self.n_features, len(X)))
-        logits = self.head(representation)
+        H = X.flatten(start_dim=1).T
+        if len(H) == self.n_features:
+            H = H.expand(self.n_members, *H.shape)
+        H = H.reshape(self.n_members, self.n_features, len(X))
+        drops = self.training and self.dropout > 0
+        factors = self._draw(self.values_per_row * len(X), H) if drops else None
+        for hidden in self.body:
+            H = hidden(H)
+            if factors is not None:
+                H, factors = H * factors[: H.numel()].view_as(H), factors[H.numel() :]
+        logits = self.head(H)
         if self.n_members == 1:
-            return logits[0].T, representation[0].T
-        return logits.permute(2, 0, 1), representation.permute(2, 0, 1)
+            return logits[0].T, H[0].T
+        return logits.permute(2, 0, 1), H.permute(2, 0, 1)
+
+    def train(self, mode=True):
+        """Switch to training, or to prediction; what is drawn for dropout is forgotten.
+
+        Parameters
+        ----------
+        mode : bool, default=True
+            Whether to train.
+
+        Returns
+        -------
+        self : MLP
+        """
+        self.spare = None
+        return super().train(mode)
+
+    def _draw(self, size: int, like: Tensor) -> Tensor:
+        """Take the factors of dropout for one step; they are drawn for some steps at a time."""
+        if self.spare is None or len(self.spare) < size or self.spare.device != like.device:
+            self.spare = dropout_factors(size * max(1, _DRAWN_AT_ONCE // size), self.dropout, like)
+        factors, self.spare = self.spare[:size], self.spare[size:]
+        return factors
+
+
+#: So many factors of dropout are drawn at a time, where a step needs fewer.
+_DRAWN_AT_ONCE = 2**18
+
+
+def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
+    """Draw the factors of dropout: zero with probability p, and of mean one.
+
+    On a CPU they are drawn a byte each, with p rounded to a 256th: drawing floats takes longer than
+    the layer.
+
+    Parameters
+    ----------
+    size : int
+        How many.
+    p : float
+        Share of zeros.
+    like : Tensor
+        Has the device and the dtype wanted.
+
+    Returns
+    -------
+    factors : Tensor of shape (size,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.modules import dropout_factors
+    >>> factors = dropout_factors(1000, 0.5, like=torch.zeros(0))
+    >>> factors.unique()
+    tensor([0., 2.])
+    """
+    if like.device.type != "cpu":
+        return F.dropout(like.new_ones(size), p)
+    dropped = min(max(round(256 * p), 1), 255)
+    words = torch.empty(-(-size // 8), dtype=torch.int64).random_(-(2**63), None)
+    # numpy compares and converts bytes several times as fast as torch does
+    kept = words.numpy().view(np.uint8)[:size] >= dropped
+    return torch.from_numpy(kept * np.float32(256 / (256 - dropped))).to(like.dtype)
 
 
 class _Linears(nn.Module):
@@ -86,28 +154,20 @@ class _Linears(nn.Module):
         return torch.baddbmm(self.bias, self.weight, X)
 
 
-class _BatchNorm(nn.BatchNorm1d):
-    """Batch norm of (members, units, rows): as of one long signal with a channel for each unit."""
+class _Hidden(_Linears):
+    """Linear layers, ReLU and batch norm, to (members, units, rows)."""
 
-    def __init__(self, n_members, n_units):
-        super().__init__(n_members * n_units)
-
-    def forward(self, X: Tensor) -> Tensor:
-        return super().forward(X.view(1, -1, X.shape[2])).view(X.shape)
-
-
-class _Dropout(nn.Dropout):
-    """Dropout that draws a byte per value; drawing floats takes a CPU longer than the layer."""
+    def __init__(self, n_members, n_inputs, n_units):
+        super().__init__(n_members, n_inputs, n_units)
+        self.norm = nn.BatchNorm1d(n_members * n_units)
 
     def forward(self, X: Tensor) -> Tensor:
-        if not self.training or X.device.type != "cpu":
-            return super().forward(X)
-        dropped = min(max(round(256 * self.p), 1), 255)
-        words = torch.empty(-(-X.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-        # numpy compares and converts bytes several times as fast as torch does
-        factors = (words.numpy().view(np.uint8)[: X.numel()] >= dropped).astype(np.float32)
-        factors *= np.float32(256 / (256 - dropped))
-        return X * torch.from_numpy(factors).view(X.shape).to(X.dtype)
+        H = super().forward(X).relu_()
+        # As of one long signal with a channel for each unit. Calling the norm itself would count
+        # batches besides, which takes a tenth of its time.
+        norm, signal = self.norm, H.view(1, -1, H.shape[2])
+        statistics = norm.running_mean, norm.running_var
+        return F.batch_norm(signal, *statistics, norm.weight, norm.bias, self.training).view_as(H)
 
 
 class ResNet34(nn.Module):

@@ -270,7 +270,7 @@ class _Covered(Callback):
 
     def on_batch_end(self, net, batch=None, y_pred=None, **kwargs):
         best = y_pred[0].softmax(dim=-1).mean(dim=1).argmax(dim=1)
-        self.rows += batch[1].candidates()[torch.arange(len(best)), best].sum().item()
+        self.rows += batch[1].candidates[torch.arange(len(best)), best].sum().item()
 
 
 def test_covering_rate_of_the_history_is_that_of_the_batches(blobs):

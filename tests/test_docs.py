@@ -146,7 +146,7 @@ def test_the_functions_named_beside_the_equations_exist():
     page = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(candidates|comparison|counts|losses|neighbors)\.(\w+)", page))
     named |= {("_net", f"CleanSENet.{name}") for name in ("train", "train_step", "get_loss")}
-    named |= {("_net", f"CleanSENet.{name}") for name in ("_batch_votes", "_take_votes")}
+    named |= {("_net", f"CleanSENet.{name}") for name in ("_batch_weights", "_weigh")}
     named |= {("_rows", "TrainingRows._bounds")}
     for module_name, name in named:
         assert name.partition(".")[2] in page

@@ -4,7 +4,7 @@ import torch
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.losses import LOSSES, candidate_confidences, pooled
-from sklearn_cleanse.modules import MLP, ResNet34, _BatchNorm, _Dropout, per_member
+from sklearn_cleanse.modules import MLP, ResNet34, dropout_factors, per_member
 
 
 def test_members_are_separate_networks():
@@ -126,19 +126,50 @@ def test_a_saved_model_scales_by_itself(blobs, tmp_path):
 @pytest.mark.parametrize("p", [0.01, 0.2, 0.5])
 def test_dropout_drops_its_share_and_keeps_the_mean(p):
     torch.random.manual_seed(0)
-    dropout = _Dropout(p)
-    X = torch.ones(2, 300, 700, requires_grad=True)
-    dropped = dropout(X)
-    share, n = (dropped == 0).float().mean().item(), X.numel()
+    n = 420_001
+    factors = dropout_factors(n, p, like=torch.zeros(0))
+    assert factors.shape == (n,)
+    share = (factors == 0).float().mean().item()
     assert abs(share - round(256 * p) / 256) < 5 * (p / n) ** 0.5
-    assert abs(dropped.mean().item() - 1) < 5 * (p / (1 - p) / n) ** 0.5
-    dropped.sum().backward()
-    torch.testing.assert_close(X.grad, dropped.detach())  # the gradient passes where values do
-    assert not torch.equal(dropout(X), dropped)
-    assert torch.equal(dropout.eval()(X), X)
+    assert abs(factors.mean().item() - 1) < 5 * (p / (1 - p) / n) ** 0.5
 
 
-def test_batch_norm_is_that_of_each_unit_over_the_rows():
-    X = torch.randn(2, 3, 50)
-    expected = torch.nn.BatchNorm1d(6)(X.flatten(0, 1).T).T.unflatten(0, (2, 3))
-    torch.testing.assert_close(_BatchNorm(2, 3)(X), expected)
+def test_each_step_drops_anew_and_prediction_drops_nothing():
+    """Also where factors are drawn for many steps at once, and where a step needs more of them."""
+    torch.random.manual_seed(0)
+    network = MLP(5, 3, (40, 60), dropout=0.5, n_members=2)
+    steps = []
+    for n_rows in (8, 8, 8, 5000, 8):
+        _, representation = network(torch.randn(5, 5).repeat(1000, 1)[:n_rows])
+        dropped = representation == 0
+        assert abs(dropped.float().mean() - 0.5) < 5 * (0.25 / dropped.numel()) ** 0.5
+        steps.append(dropped[:8].flatten())
+    together = torch.stack(steps).float()
+    assert together.corrcoef().fill_diagonal_(0).abs().max() < 5 / len(steps[0]) ** 0.5
+    network.eval()
+    assert network.spare is None  # nothing to pickle
+    _, representation = network(torch.randn(8, 5))
+    assert (representation != 0).all()
+
+
+def test_the_gradient_passes_where_values_do():
+    torch.random.manual_seed(0)
+    network = MLP(5, 3, (6,), dropout=0.5)
+    network.body[0].norm.bias.data += 10.0  # nothing is zero but what is dropped
+    _, representation = network(torch.randn(2, 5))
+    representation[0].sum().backward()
+    assert torch.equal(network.body[0].norm.bias.grad != 0, representation[0] != 0)
+
+
+def test_a_hidden_layer_is_linear_then_relu_then_batch_norm_of_each_unit():
+    torch.random.manual_seed(0)
+    network = MLP(4, 2, (3,), n_members=2)
+    layer, X = network.body[0], torch.randn(50, 4)
+    _, trained = network(X)
+    _, predicted = network.eval()(X)
+    for member in range(2):
+        plain = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.BatchNorm1d(3))
+        plain[0].weight.data = layer.weight.data[member]
+        plain[0].bias.data = layer.bias.data[member, :, 0]
+        torch.testing.assert_close(trained[:, member], plain(X))
+        torch.testing.assert_close(predicted[:, member], plain.eval()(X))

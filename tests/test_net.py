@@ -138,7 +138,7 @@ class Steps(Callback):
         X, rows = batch
         with torch.no_grad():
             self.logits = {"before": y_pred.detach(), "after": net.module_.network(X)}
-        self.candidates = rows.candidates()
+        self.candidates = rows.candidates
         self.kept = rows.dense(net.rows_.confidences[rows.entries])
 
 

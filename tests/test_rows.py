@@ -26,7 +26,7 @@ def test_batches_lay_out_the_candidates_of_their_rows(rows, candidates, rng):
     seen = []
     for batch in rows.batches(order, [10, 10, 17], bounds=True):
         own = candidates[batch.rows.numpy()]
-        np.testing.assert_array_equal(batch.candidates().numpy(), own.toarray())
+        np.testing.assert_array_equal(batch.candidates.numpy(), own.toarray())
         np.testing.assert_array_equal(
             batch.dense(rows.confidences[batch.entries]).numpy(),
             (own.toarray() / own.toarray().sum(axis=1, keepdims=True)).astype(np.float32),

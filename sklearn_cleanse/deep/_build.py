@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from .._net import CleanSENet, probabilities
+from .._optimizer import FusedAdam
 from ..modules import MODULES
 from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
 
@@ -57,8 +58,7 @@ def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
     return CleanSENet(
         network,
         criterion=torch.nn.Identity,  # losses here are functions
-        optimizer=torch.optim.Adam,
-        optimizer__fused=torch.device(device).type in ("cpu", "cuda"),
+        optimizer=FusedAdam if torch.device(device).type in ("cpu", "cuda") else torch.optim.Adam,
         lr=estimator.lr,
         train_split=None,
         predict_nonlinearity=probabilities,
