@@ -34,9 +34,9 @@ BLOCK_VALUES = 2**21
 #: Names of the callbacks that belong to one call of `train` and are forgotten after it.
 OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
 
-#: Epochs between two searches for neighbours. Votes are taken anew every epoch; who votes changes
-#: slowly, and the search is what costs.
-SEARCH_EVERY = 6
+#: Epochs from the first search for neighbours to the second; then three times as many, and so on.
+#: Votes are taken anew every epoch; who is near changes ever more slowly, and searching costs most.
+FIRST_GAP = 3
 
 
 class Calibration(NamedTuple):
@@ -119,6 +119,7 @@ class CleanSENet(NeuralNet):
         self.start_ = len(self.history)
         self.voting_ = False
         self.neighbors_ = None
+        self.search_in_, self.gap_ = 0, FIRST_GAP
 
     def on_epoch_begin(self, net, dataset_train=None, dataset_valid=None, **kwargs):
         super().on_epoch_begin(net, dataset_train=dataset_train, dataset_valid=dataset_valid)
@@ -127,9 +128,8 @@ class CleanSENet(NeuralNet):
         done = (len(self.history) - 1 - self.start_) / self.max_epochs
         self.voting_ = self.calibration.votes and done >= self.calibration.vote_start
         some_partial = self.rows_.counts.max() > 1  # clean rows need no votes
-        seeks = self.voting_ and some_partial and self.calibration.neighbors_from == "dataset"
-        if seeks and self._neighbors_are_old():
-            self._find_neighbors()
+        if self.voting_ and some_partial and self.calibration.neighbors_from == "dataset":
+            self._keep_up_neighbors()
         self._weigh()
         self._sums = torch.zeros(3, device=self.rows_.device)
 
@@ -224,6 +224,15 @@ class CleanSENet(NeuralNet):
         renewed = self.loss.confidences(logits, batch.candidates)
         self.rows_.confidences[batch.entries] = renewed.flatten()[batch.cells]
 
+    def _keep_up_neighbors(self) -> None:
+        """Search for neighbours if it is time; in the input, where nothing moves, but once."""
+        if self.search_in_ == 0:
+            self._find_neighbors()
+            self.search_in_ = self.gap_
+            self.gap_ *= 3
+        if self.calibration.neighbor_space != "input":
+            self.search_in_ -= 1
+
     @torch.no_grad()
     def _find_neighbors(self) -> None:
         """Look up the voters of each partial row; clean rows need none."""
@@ -271,13 +280,6 @@ class CleanSENet(NeuralNet):
         # A clean row's enhanced label is its only candidate, whoever its neighbours are.
         votes = torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
         return calibrate(confidences, own, votes, calibration.temperature, calibration.soft)
-
-    def _neighbors_are_old(self) -> bool:
-        """Tell whether the space has moved enough to search again: in the input it never does."""
-        if self.neighbors_ is None:
-            return True
-        age = len(self.history) - 1 - self.start_
-        return self.calibration.neighbor_space != "input" and age % SEARCH_EVERY == 0
 
     def _clean_voter_share(self) -> float:
         """Tell which share of the partial rows have a clean voter."""
@@ -445,11 +447,11 @@ class ValidationScore(Callback):
         self.X, self.candidates = X, candidates
 
     def on_epoch_end(self, net, **kwargs):
-        log_proba = torch.from_numpy(net.infer_blocks(self.X))
-        candidates = torch.from_numpy(self.candidates.toarray())
-        confidences = candidate_confidences(log_proba, candidates)
-        best = log_proba.argmax(dim=1, keepdim=True)
-        net.history.record("validation_score", confidences.gather(1, best).mean().item())
+        best = net.infer_blocks(self.X, best=True)
+        believed = net.believe(self.X, self.candidates)
+        predicted = believed.indices == np.repeat(best, np.diff(believed.indptr))
+        score = float(believed.data[predicted].sum(dtype=np.float64)) / len(best)
+        net.history.record("validation_score", score)
 
 
 def early_stopping(X: np.ndarray, candidates, patience: int) -> list[tuple[str, Callback]]:

@@ -37,9 +37,11 @@ def _enter(logits: Tensor) -> tuple[ModuleType, Any, torch.dtype]:
 
 
 def _leave(array: Any, dtype: torch.dtype) -> Tensor:
-    # as_tensor would do, but on numpy's numbers takes several times as long
-    tensor = array if isinstance(array, Tensor) else torch.from_numpy(np.asarray(array))
-    return tensor.to(dtype)
+    if isinstance(array, Tensor):
+        return array.to(dtype)
+    # numpy converts small arrays in less time than torch, but knows fewer dtypes
+    known = np.float32 if dtype is torch.float32 else None
+    return torch.from_numpy(np.asarray(array, dtype=known)).to(dtype)
 
 
 class _Bounds(NamedTuple):

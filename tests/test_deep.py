@@ -10,6 +10,7 @@ from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClass
 from sklearn_cleanse.counts import COUNT_LOSSES
 from sklearn_cleanse.deep import _classifier
 from sklearn_cleanse.losses import LOSSES
+from sklearn_cleanse.metrics import approximated_accuracy
 from sklearn_cleanse.neighbors import hard_votes
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
@@ -388,6 +389,18 @@ def test_early_stopping_restores_the_best_epochs_weights(blobs):
     best = np.argmax([epoch["validation_score"] for epoch in clf.history_])
     seen = dict(clf.net_.callbacks_)["Weights"].seen_
     assert torch.equal(clf.net_.module_.state_dict()["network.head.bias"], seen[best])
+
+
+def test_held_out_rows_are_scored_by_the_approximated_accuracy(blobs, monkeypatch):
+    X, S, _ = blobs
+    held_out, original = [], _net.early_stopping
+    monkeypatch.setattr(
+        _net, "early_stopping", lambda *args: [held_out.extend(args), original(*args)][1]
+    )
+    clf = CleanSEClassifier(early_stopping=True, **QUICK).fit(X, S)
+    rows, candidates, _ = held_out
+    best = max(epoch["validation_score"] for epoch in clf.history_)  # whose weights are kept
+    assert best == pytest.approx(approximated_accuracy(candidates, clf.predict_proba(rows)))
 
 
 def test_held_out_rows_are_never_trained_on(blobs, monkeypatch):

@@ -288,6 +288,29 @@ def test_skorchs_own_prediction_is_the_estimators(blobs):
     np.testing.assert_allclose(clf.net_.predict_proba(X), clf.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"vote_start": 0.0}, [0, 3, 12]),
+        ({"vote_start": 0.5}, [10, 13]),
+        ({"neighbor_space": "input", "vote_start": 0.0}, [0]),
+        ({"neighbors_from": "batch"}, []),
+        ({"temperature": 1.0}, []),
+    ],
+)
+def test_neighbours_are_sought_ever_more_rarely(params, expected, blobs, monkeypatch):
+    X, S, _ = blobs
+    epochs, search = [], _net.CleanSENet._find_neighbors
+
+    def note(self):
+        epochs.append(len(self.history) - 1)
+        search(self)
+
+    monkeypatch.setattr(_net.CleanSENet, "_find_neighbors", note)
+    CleanSEClassifier(**{**QUICK, "max_epochs": 20, **params}).fit(X, S)
+    assert epochs == expected
+
+
 def test_clean_data_are_never_searched(blobs, monkeypatch):
     X, _, y = blobs
 
