@@ -61,16 +61,22 @@ class TrainingRows(torch.utils.data.Dataset):
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_rows, ...)
         Features, used without a copy where the device allows.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
+        Candidates of the training rows.
     sample_weight : ndarray of shape (n_samples,) or None
     device : torch.device
+    rank : ndarray of shape (n_samples,), dtype int64
+        What decides the order of the rows before they are shuffled, see `content_rank`.
+    used : ndarray of shape (n_samples,), dtype int64, default=None
+        Which rows of X the training rows are; one may occur several times. None if they are X.
     """
 
-    def __init__(self, X, candidates: sp.csr_array, sample_weight, device):
+    def __init__(self, X, candidates: sp.csr_array, sample_weight, device, rank, used=None):
         self.X = as_tensor(X, device)
         self.device = self.X.device
+        self.used = None if used is None else self._to_device(used)
         self.indptr = candidates.indptr.astype(np.int64)
         self.indices = candidates.indices.astype(np.int64)
         self.n_classes = candidates.shape[1]
@@ -82,7 +88,7 @@ class TrainingRows(torch.utils.data.Dataset):
         even = np.repeat(1.0 / self.counts, self.counts).astype(np.float32)
         self.confidences = torch.tensor(even, device=self.device)
         self.weights = self.confidences  # what the loss makes of each candidate in this epoch
-        self.by_content = content_order(X, candidates)
+        self.by_content = np.argsort(rank, kind="stable")
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -97,11 +103,15 @@ class TrainingRows(torch.utils.data.Dataset):
             self.scaled = torch.empty(len(self), *self.input_shape, device=self.device)
             size = max(1, 2**22 // first.numel())
             for start in range(0, len(self), size):
-                self.scaled[start : start + size] = scaling(self.X[start : start + size])
+                part = slice(start, start + size)
+                self.scaled[part] = scaling(self._features(part))
 
     def inputs(self, rows: Tensor) -> Tensor:
         """Return the network's inputs for some rows."""
-        return self.scaling(self.X[rows]) if self.scaled is None else self.scaled[rows]
+        return self.scaling(self._features(rows)) if self.scaled is None else self.scaled[rows]
+
+    def _features(self, rows: Tensor | slice) -> Tensor:
+        return self.X[rows if self.used is None else self.used[rows]]
 
     def shuffled(self, order) -> np.ndarray:
         """Shuffle the rows, from an order that does not depend on how they came."""
@@ -179,8 +189,8 @@ class TrainingRows(torch.utils.data.Dataset):
         return sp.csr_array((values, self.indices, self.indptr), shape=shape)
 
 
-def content_order(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
-    """Sort rows by what they hold.
+def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+    """Rank rows by what they hold.
 
     Shuffling from this order makes training independent of the order in which rows come. The
     order itself means nothing.
@@ -192,13 +202,12 @@ def content_order(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
     for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
         block = rows[order[start : start + 2**14 + 1]]
         new[start + 1 : start + len(block)] = block[1:] != block[:-1]
-    if new.all():
-        return order
-    # Equal features: the candidates decide, by a number that stands for the set.
     rank = np.empty(len(X), dtype=np.int64)
     rank[order] = np.cumsum(new)
-    key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
-    return np.lexsort((key, rank))
+    if not new.all():  # equal features: the candidates decide, by a number that stands for the set
+        key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
+        rank[np.lexsort((key, rank))] = np.arange(len(X))
+    return rank
 
 
 def as_tensor(X: np.ndarray, device) -> Tensor:

@@ -408,9 +408,12 @@ def test_held_out_rows_are_never_trained_on(blobs, monkeypatch):
     held_out, trained_on = [], []
     monkeypatch.setattr(_net, "early_stopping", lambda X, *args: [held_out.append(X), []][1])
     original = _classifier.TrainingRows
-    monkeypatch.setattr(
-        _classifier, "TrainingRows", lambda X, *args: [trained_on.append(X), original(X, *args)][1]
-    )
+
+    def note(X, *args):
+        trained_on.append(X[args[-1]])
+        return original(X, *args)
+
+    monkeypatch.setattr(_classifier, "TrainingRows", note)
     counted = []
     check = _classifier.check_loss_params
     monkeypatch.setattr(

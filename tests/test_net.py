@@ -338,7 +338,10 @@ def test_stopping_early_is_no_interruption(params, blobs):
     assert 0 < epochs[0] < epochs[1] < 100
 
 
-def test_a_fit_maps_features_from_a_file(tmp_path):
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("weight", [None, np.arange(300) % 3, np.linspace(0.0, 1.0, 300)])
+def test_a_fit_maps_features_from_a_file(early_stopping, weight, tmp_path):
+    """Also where some rows are left out or repeated."""
     X, S, _ = make_partial_classification(300, 12, 3, random_state=0)
     X = X.astype(np.float32)
     X.tofile(tmp_path / "X")
@@ -349,5 +352,6 @@ def test_a_fit_maps_features_from_a_file(tmp_path):
         def on_train_begin(self, net, X=None, **kwargs):
             where.append(np.shares_memory(X.X.numpy(), mapped))
 
-    CleanSEClassifier(**QUICK, callbacks=[Look()]).fit(mapped, S)
+    clf = CleanSEClassifier(**QUICK, early_stopping=early_stopping, callbacks=[Look()])
+    clf.fit(mapped, S, sample_weight=weight)
     assert where == [True]

@@ -20,9 +20,9 @@ _STATISTICS_ROWS = 20_000
 
 
 def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
-    """Make the network, and a scaling fitted to the training rows in front of it."""
+    """Make the network, and a scaling fitted to the training rows, given in any order."""
     estimator.scaling_ = estimator.scaling
-    sample = X if len(X) <= _STATISTICS_ROWS else X[shuffled[:_STATISTICS_ROWS]]
+    sample = X[shuffled[:_STATISTICS_ROWS]]
     if estimator.scaling == "auto":
         some = shuffled[:_SCALING_ROWS]
         estimator.scaling_ = choose_scaling(X[some], candidates[some])

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import _net
-from .._rows import TrainingRows, choose_device, content_order
+from .._rows import TrainingRows, choose_device, content_rank
 from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import check_candidates
 from ..losses import LOSSES, check_loss_params
@@ -288,24 +288,26 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         device = choose_device(self.device)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
+        rank = content_rank(X, candidates)
         if self.early_stopping:
-            used, out = self._hold_out(X, candidates, used, random)
+            used, out = self._hold_out(rank, used, random)
             callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
         if len(used) < 2:
             raise ValueError("n_samples=1: one sample is not enough to train a network on")
         weight = None if weight is None else weight[used]
         everything = len(used) == len(X) and (used == np.arange(len(X))).all()
-        own_X, own_candidates = (X, candidates) if everything else (X[used], candidates[used])
+        own_candidates = candidates if everything else candidates[used]
+        some = None if everything else used
         loss = LOSSES[self.loss]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
         with _own_generator(random.randint(2**31 - 1), device):
-            rows = TrainingRows(own_X, own_candidates, weight, device)
+            rows = TrainingRows(X, own_candidates, weight, device, rank[used], some)
             if reset:
-                net = build_net(self, own_X, own_candidates, device, rows.shuffled(random))
+                net = build_net(self, X, candidates, device, used[rows.shuffled(random)])
             else:
                 net = self.net_
                 if loss.confidences is not None:  # what it has learnt beats even odds
-                    start = net.believe(own_X, own_candidates, loss.confidences)
+                    start = net.believe(X, candidates, loss.confidences)[used]
                     rows.confidences.copy_(torch.from_numpy(start.data))
             # A call that goes on shuffles differently from the one before, whatever the seed.
             net.order = np.random.RandomState(random.randint(2**30) + len(net.history))
@@ -373,7 +375,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
         return np.flatnonzero(weight), weight
 
-    def _hold_out(self, X, candidates, used, random):
+    def _hold_out(self, rank, used, random):
         """Split rows for early stopping; all repetitions of a row fall on the same side."""
         rows = np.unique(used)
         n_out = max(1, round(self.validation_fraction * len(rows)))
@@ -382,7 +384,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"early_stopping holds out {n_out} of {len(rows)} rows and leaves too few to train "
                 f"on; lower validation_fraction (now {self.validation_fraction}) or switch it off"
             )
-        order = content_order(X[rows], candidates[rows])[random.permutation(len(rows))]
+        order = np.argsort(rank[rows])[random.permutation(len(rows))]
         out = rows[np.sort(order[:n_out])]
         return used[~np.isin(used, out)], out
 
