@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping
+from skorch.utils import TeeGenerator
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -102,8 +103,8 @@ class CleanSENet(NeuralNet):
         done = sum("seconds" in epoch for epoch in begun)
         if done < len(begun):  # skorch has caught a KeyboardInterrupt
             warnings.warn(
-                f"training was interrupted after epoch {done} of {epochs}; the model is as it was "
-                "then",
+                f"training was interrupted in epoch {done + 1} of {epochs}; the model keeps what "
+                "it has learnt so far",
                 stacklevel=4,
             )
 
@@ -149,13 +150,15 @@ class CleanSENet(NeuralNet):
     def train_step(self, batch, **fit_params):
         """Do one optimiser step: skorch's own, less the closure no optimiser here needs."""
         X, y = batch
+        if not self.module_.training:  # a callback has predicted
+            self._set_training(True)
         self.optimizer_.zero_grad()
         y_pred = self.module_.network(X)  # the rows are scaled already
         loss = self.get_loss(y_pred, y, X=X, training=True)
         loss.backward()
         self.notify(
             "on_grad_computed",
-            named_parameters=self.module_.named_parameters(),
+            named_parameters=TeeGenerator(self.module_.named_parameters()),
             batch=batch,
             training=True,
         )
@@ -222,7 +225,8 @@ class CleanSENet(NeuralNet):
     def _renew(self, logits: Tensor, batch: Batch) -> None:
         """Replace the confidences of a batch's rows by what the logits say."""
         renewed = self.loss.confidences(logits, batch.candidates)
-        self.rows_.confidences[batch.entries] = renewed.flatten()[batch.cells]
+        confidences = self.rows_.confidences
+        confidences[batch.entries] = renewed.flatten()[batch.cells].to(confidences.dtype)
 
     def _keep_up_neighbors(self) -> None:
         """Search for neighbours if it is time; in the input, where nothing moves, but once."""
@@ -315,7 +319,8 @@ class CleanSENet(NeuralNet):
             representation = split_output(self.module_.network(X))[1]
         if representation.dim() == 3:  # members, or views: each has an equal say
             representation = cosine_directions(representation)
-        return cosine_directions(representation.detach().flatten(start_dim=1))
+        # single precision, as confidences are, whatever the module computes in
+        return cosine_directions(representation.detach().float().flatten(start_dim=1))
 
     def _block_rows(self) -> int:
         return block_rows(self.rows_.n_classes, self.rows_.input_shape.numel())
@@ -419,7 +424,8 @@ class OneCycle(Callback):
     def on_batch_begin(self, net, training=False, **kwargs):
         # The schedule has a step more than there are: it ends where nothing is left to learn.
         lr, beta1 = one_cycle(self.step_, self.n_steps + 1, self.peak_)
-        net.optimizer_.param_groups[0].update(lr=lr, betas=(beta1, 0.999))
+        for group in net.optimizer_.param_groups:
+            group.update(lr=lr, betas=(beta1, 0.999))
         self.step_ += 1
 
 

@@ -26,9 +26,9 @@ class FusedAdam(torch.optim.Optimizer):
     """
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        )
+        # "fused" makes torch load a saved count of steps onto the parameters' device
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "fused": True})
 
     def zero_grad(self, set_to_none=True):
         for group in self.param_groups:
@@ -40,28 +40,36 @@ class FusedAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            used = [param for param in group["params"] if param.grad is not None]
             first = self.state[group["params"][0]]
             if not first:
                 self._begin(group["params"])
-            states = [self.state[param] for param in used]
-            first["step"] += 1
-            torch._fused_adam_(
-                used,
-                [param.grad for param in used],
-                [state["exp_avg"] for state in states],
-                [state["exp_avg_sq"] for state in states],
-                [],
-                [first["step"]] * len(used),
-                lr=group["lr"],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-            )
+            used = [param for param in group["params"] if param.grad is not None]
+            if used:
+                first["step"] += 1
+            for dtype in {param.dtype for param in used}:  # CUDA's kernel takes one at a time
+                same = [param for param in used if param.dtype == dtype]
+                self._update(same, first["step"], group)
+        return loss
+
+    def _update(self, params, step, group):
+        states = [self.state[param] for param in params]
+        torch._fused_adam_(
+            params,
+            [param.grad for param in params],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [step] * len(params),
+            lr=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _begin(self, params):
         for param in params:

@@ -75,11 +75,10 @@ def _pair_matrix(
     return hits.view(rows, left * right).to(dtype)
 
 
-def _clip(xp: ModuleType, x: Any, low: float | None, high: float | None) -> Any:
+def _clip(xp: ModuleType, x: Any, low: float | None, high: float) -> Any:
     # ndarray.clip is several times slower than the two ufuncs
     if xp is np:
-        x = x if low is None else np.maximum(x, low)
-        return x if high is None else np.minimum(x, high)
+        return np.minimum(x if low is None else np.maximum(x, low), high)
     return x.clamp(low, high)
 
 
@@ -371,12 +370,12 @@ def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> t
 
 def _one_vs_rest(xp: ModuleType, z: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Log-odds of each class under the softmax (n, m), and the product with their Jacobian."""
-    n, m = z.shape
-    top = _range(n, z) * m + z.argmax(1)  # where each row is largest, in the flattened array
+    n = z.shape[0]
+    top = _range(n, z), z.argmax(1)  # where each row is largest
+    first = z[top]
     below = z + 0.0
-    first = below.reshape(-1)[top]
-    below.reshape(-1)[top] = -math.inf
-    second = _clip(xp, xp.amax(below, axis=1), -1e30, None)
+    below[top] = -math.inf
+    second = _clip(xp, xp.amax(below, axis=1), -1e30, math.inf)
     # The top class needs the others' sum on its own; for any other class the top is in the sum,
     # so that subtracting the class from the total costs no accuracy.
     shares = xp.exp(below - second[:, None])
@@ -384,15 +383,15 @@ def _one_vs_rest(xp: ModuleType, z: Any) -> tuple[Any, Callable[[Any], Any]]:
     ratio = xp.exp(second - first)[:, None]
     between = ratio * (mass[:, None] - shares)
     log_odds = z - first[:, None] - xp.log1p(between)
-    log_odds.reshape(-1)[top] = first - second - xp.log(mass)
+    log_odds[top] = first - second - xp.log(mass)
 
     def pull_back(g: Any) -> Any:
         h = g / (1.0 + between)
-        h.reshape(-1)[top] = 0.0
+        h[top] = 0.0
         total = h.sum(1)
-        from_top = g.reshape(-1)[top] / _clip(xp, mass, 1.0, None)
+        from_top = g[top] / _clip(xp, mass, 1.0, math.inf)
         out = g - shares * (from_top[:, None] + ratio * (total[:, None] - h))
-        out.reshape(-1)[top] -= total
+        out[top] -= total
         return out
 
     return log_odds, pull_back

@@ -2,7 +2,7 @@
 
 What belongs to a candidate (its confidence, its vote) lives in flat tensors, in the order of the
 candidate matrix's entries, so that memory follows the candidates and not rows times classes. The
-index arithmetic of an epoch is done once, on the host; a batch is then slices and one scatter.
+index arithmetic is done on the host, for many batches at once; a batch is slices and one scatter.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ MOST_PAIRS = 2**28
 
 #: So many rows may vote in any case.
 FEWEST_VOTERS = 2**12
+
+#: For so many rows at a time batches are cut.
+ROWS_AT_ONCE = 2**14
 
 #: Up to so many values, scaled features are kept; beyond, they are made for each batch.
 MOST_SCALED_VALUES = 2**25
@@ -141,9 +144,17 @@ class TrainingRows(torch.utils.data.Dataset):
         return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
 
     def batches(self, order: np.ndarray, sizes: list[int], bounds: bool = False) -> Iterator[Batch]:
-        """Cut rows, in the given order, into batches of the given sizes."""
-        if not sizes:
-            return
+        """Cut rows, in the given order, into batches of the given sizes.
+
+        The index arithmetic is done for some thousand rows at a time, so that it never takes much.
+        """
+        start = first = 0
+        for i, end in enumerate(np.cumsum(sizes).tolist(), start=1):
+            if end - start >= ROWS_AT_ONCE or i == len(sizes):
+                yield from self._cut(order[start:end], sizes[first:i], bounds)
+                start, first = end, i
+
+    def _cut(self, order: np.ndarray, sizes: list[int], bounds: bool) -> Iterator[Batch]:
         ends = np.cumsum(sizes)
         starts = ends - sizes
         counts = self.counts[order]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ._scorer import predict_log_proba
 from .candidates import candidate_softmax, check_candidates
@@ -44,9 +45,12 @@ def refuse_truth(fit):
 
 def believe(estimator, X, y):
     """Return each sample's most likely candidate by any classifier, and all confidences, sparse."""
-    log_proba = predict_log_proba(estimator, X)
-    _, candidates = check_candidates(y, n_samples=len(log_proba), classes=estimator.classes_)
-    proba = candidate_softmax(log_proba, candidates)
+    check_is_fitted(estimator)
+    _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
+    if hasattr(estimator, "_believe"):  # without all probabilities at once
+        proba = estimator._believe(X, candidates)
+    else:
+        proba = candidate_softmax(predict_log_proba(estimator, X), candidates)
     return estimator.classes_[proba.argmax(axis=1)], proba
 
 

@@ -31,7 +31,7 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 def _enter(logits: Tensor) -> tuple[ModuleType, Any, torch.dtype]:
     """Backend, array and dtype to compute in: float64 wherever the device has it."""
     if logits.is_cpu:
-        return np, logits.detach().double().contiguous().numpy(), torch.float64
+        return np, logits.detach().double().numpy(), torch.float64
     dtype = torch.float32 if logits.is_mps else torch.float64
     return torch, logits.detach().to(dtype), dtype
 

@@ -65,7 +65,7 @@ class MLP(nn.Module):
         if len(H) == self.n_features:
             H = H.expand(self.n_members, *H.shape)
         H = H.reshape(self.n_members, self.n_features, len(X))
-        drops = self.training and self.dropout > 0
+        drops = self.training and self.dropout > 0 and self.values_per_row > 0
         factors = self._draw(self.values_per_row * len(X), H) if drops else None
         for hidden in self.body:
             H = hidden(H)
@@ -99,7 +99,8 @@ class MLP(nn.Module):
         return factors
 
 
-#: So many factors of dropout are drawn at a time, where a step needs fewer.
+#: So many factors of dropout are drawn at a time, where a step needs fewer. What a seed gives
+#: depends on it.
 _DRAWN_AT_ONCE = 2**18
 
 
@@ -167,7 +168,8 @@ class _Hidden(_Linears):
         # batches besides, which takes a tenth of its time.
         norm, signal = self.norm, H.view(1, -1, H.shape[2])
         statistics = norm.running_mean, norm.running_var
-        return F.batch_norm(signal, *statistics, norm.weight, norm.bias, self.training).view_as(H)
+        settings = self.training, norm.momentum, norm.eps
+        return F.batch_norm(signal, *statistics, norm.weight, norm.bias, *settings).view_as(H)
 
 
 class ResNet34(nn.Module):

@@ -152,6 +152,12 @@ def test_each_step_drops_anew_and_prediction_drops_nothing():
     assert (representation != 0).all()
 
 
+def test_a_network_may_have_no_hidden_layer(blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier(hidden_layer_sizes=(), max_epochs=30, random_state=0).fit(X, S)
+    assert clf.score(X, S, truth=y) > 0.9
+
+
 def test_the_gradient_passes_where_values_do():
     torch.random.manual_seed(0)
     network = MLP(5, 3, (6,), dropout=0.5)

@@ -74,6 +74,29 @@ def test_a_parameter_without_a_gradient_is_left_alone():
     np.testing.assert_allclose(used.data, 0.7, rtol=1e-6)  # Adam's steps are lr at first
 
 
+def test_nothing_moves_without_a_gradient():
+    param = torch.nn.Parameter(torch.ones(2))
+    optimizer = FusedAdam([param])
+    optimizer.step()
+    assert torch.equal(param.data, torch.ones(2))
+    assert optimizer.state[param]["step"] == 0
+
+
+def test_parameters_may_differ_in_precision():
+    single, double = (
+        torch.nn.Parameter(torch.ones(2, dtype=d)) for d in (torch.float32, torch.float64)
+    )
+    optimizer = FusedAdam([single, double], lr=0.1)
+
+    def closure():
+        loss = (single + double).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) == 4
+    np.testing.assert_allclose([*single.tolist(), *double.tolist()], 0.9, rtol=1e-6)
+
+
 def test_gradients_are_dropped_or_set_to_zero():
     param = torch.nn.Parameter(torch.ones(2))
     optimizer = FusedAdam([param])

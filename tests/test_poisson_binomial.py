@@ -410,6 +410,20 @@ def test_one_vs_rest_is_accurate_near_zero_and_one(gap, backend):
         assert float(got[i, j]) == pytest.approx(float(want), rel=1e-14, abs=1e-15)
 
 
+def test_the_layout_in_memory_makes_no_difference(backend):
+    """A network may give its logits transposed."""
+    logits = torch.randn(9, 4, dtype=torch.float64)
+    lower, upper = torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 5])
+    found = []
+    for z in (logits, logits.T.contiguous().T):
+        z = z.clone(memory_format=torch.preserve_format).requires_grad_()
+        loss = counts.interval_loss(z, lower, upper)
+        odds = one_vs_rest_logits(z)
+        (loss + odds.square().sum()).backward()
+        found.append((loss, odds, z.grad))
+    torch.testing.assert_close(*found)
+
+
 def test_one_vs_rest_stays_finite_at_large_logits():
     z = torch.tensor([[1e4, -1e4, 0.0], [1e4, 1e4, -1e4], [-1e4, -1e4, -1e4]], requires_grad=True)
     out = one_vs_rest_logits(z)

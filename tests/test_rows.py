@@ -21,7 +21,9 @@ def rows(candidates, rng):
     return TrainingRows(rng.normal(size=(37, 3)), candidates, None, "cpu", np.arange(37))
 
 
-def test_batches_lay_out_the_candidates_of_their_rows(rows, candidates, rng):
+@pytest.mark.parametrize("at_once", [2**14, 20, 1])
+def test_batches_lay_out_the_candidates_of_their_rows(at_once, rows, candidates, rng, monkeypatch):
+    monkeypatch.setattr(_rows, "ROWS_AT_ONCE", at_once)
     order = rng.permutation(37)
     seen = []
     for batch in rows.batches(order, [10, 10, 17], bounds=True):

@@ -104,7 +104,7 @@ ONE = {"n_members": 1, "scaling": "standard"}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--n-samples", type=int, default=5000)
     parser.add_argument("--n-features", type=int, default=38)
     parser.add_argument("--n-classes", type=int, default=13)

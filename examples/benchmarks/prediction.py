@@ -1,11 +1,10 @@
 """Seconds to predict one row and many, beside scikit-learn's MLPClassifier: one run, one thread.
 
 The shape is BirdSong's: 38 features, 13 classes, two hidden layers of 256. Rounds alternate, and
-the median counts. Memory is what a prediction of all rows adds to the peak.
+the median counts.
 """
 
 import argparse
-import resource
 import time
 
 import numpy as np
@@ -24,10 +23,6 @@ def seconds(clf, X, repeats):
     return (time.perf_counter() - began) / repeats
 
 
-def peak_mib():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main(n_rows, rounds):
     torch.set_num_threads(1)
     threadpool_limits(1)
@@ -35,22 +30,19 @@ def main(n_rows, rounds):
     methods = {
         "CleanSE, one network": CleanSEClassifier(**NETWORK, **ONE, max_epochs=2).fit(X, S),
         "CleanSE, defaults": CleanSEClassifier(**NETWORK, max_epochs=2).fit(X, S),
-        "scikit-learn MLPClassifier": MLPClassifier(**NETWORK).partial_fit(X, y, np.unique(y)),
+        "scikit-learn MLPClassifier": MLPClassifier(**NETWORK).partial_fit(
+            X, y, classes=np.unique(y)
+        ),
     }
     many = np.tile(X, (-(-n_rows // len(X)), 1))[:n_rows]
-    one, all_rows, memory = ({name: [] for name in methods} for _ in range(3))
+    one, all_rows = ({name: [] for name in methods} for _ in range(2))
     for _ in range(rounds):
-        for name, clf in methods.items():  # the least memory first, as only the peak is known
+        for name, clf in methods.items():
             one[name].append(seconds(clf, X[:1], repeats=200))
-            before = peak_mib()
             all_rows[name].append(seconds(clf, many, repeats=1))
-            memory[name].append(peak_mib() - before)
-    print(f"{'method':<28}{'one row, ms':>12}{f'{n_rows:,} rows, s':>18}{'MiB':>7}")
+    print(f"{'method':<28}{'one row, ms':>12}{f'{n_rows:,} rows, s':>20}")
     for name in methods:
-        print(
-            f"{name:<28}{1e3 * np.median(one[name]):>12.3f}{np.median(all_rows[name]):>18.2f}"
-            f"{memory[name][0]:>7.0f}"
-        )
+        print(f"{name:<28}{1e3 * np.median(one[name]):>12.3f}{np.median(all_rows[name]):>20.2f}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 Rows have 100 features, 50 classes and two candidates, one row in five a single one. Each size
 runs in a process of its own, which makes the data (features in a file, candidates sparse), trains
 for a few epochs with votes in all of them, and reports. Memory is the peak beyond what imports and
-data take. With ``--shapes``, data of the shapes of Soccer Player and Yahoo! News instead,
-with and without votes and counts.
+data take (read from /proc, so on Linux only). With ``--shapes``, data of the shapes of Soccer
+Player and Yahoo! News instead, with and without votes and counts.
 """
 
 import argparse
@@ -45,6 +45,10 @@ def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def present_mib():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
 def measure(n_samples, n_features, n_classes, epochs, **params):
     """Train once, in this process; print what it took as JSON."""
     from sklearn_cleanse import CleanSEClassifier
@@ -54,7 +58,7 @@ def measure(n_samples, n_features, n_classes, epochs, **params):
     with tempfile.TemporaryDirectory() as folder:
         X, S = make(n_samples, n_features, n_classes, folder)
         X.max()  # read all of it once: pages of the file count too
-        before = peak_mib()
+        before = present_mib()
         clf = CleanSEClassifier(
             max_epochs=epochs, vote_start=0, scaling="standard", random_state=0, **params
         ).fit(X, S)

@@ -391,6 +391,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _calibration(self, candidates, device):
         return _net.Calibration()
 
+    def _believe(self, X, candidates):
+        """Return the confidence in each of the given candidates, sparse."""
+        return self.net_.believe(self._check_X(X, reset=False), candidates)
+
     @property
     def candidate_proba_(self):
         """Confidence in each candidate of the training rows."""
