@@ -244,13 +244,19 @@ class CleanSENet(NeuralNet):
         rows = self.rows_
         voters = self._directions_of(rows.pool)
         partial = np.flatnonzero(rows.counts > 1)
-        found = []
-        for batch in rows.blocks(block_rows(len(voters)), partial):
+        size = block_rows(len(voters))
+        self.neighbors_ = None
+        for start, batch in enumerate(rows.blocks(size, partial)):
             own = rows.pool_position[batch.rows]
             everyone = len(voters) == len(rows)
             queries = voters[own] if everyone else self._directions_of(batch.rows)
-            found.append(nearest(queries, voters, self.calibration.n_neighbors, own=own))
-        self.neighbors_ = [torch.cat(part) for part in zip(*found, strict=True)]
+            found = nearest(queries, voters, self.calibration.n_neighbors, own=own)
+            # What is kept has its place beforehand: small tensors left among large ones that come
+            # and go would tear holes into the memory, gigabytes for a million rows.
+            if self.neighbors_ is None:
+                self.neighbors_ = [part.new_empty(len(partial), part.shape[1]) for part in found]
+            for kept, part in zip(self.neighbors_, found, strict=True):
+                kept[start * size : (start + 1) * size] = part
 
     @torch.no_grad()
     def _weigh(self) -> None:
