@@ -379,9 +379,11 @@ def test_results_do_not_depend_on_the_size_of_blocks(block_values, monkeypatch):
     """A search and a prediction may be cut into blocks anywhere."""
     X, S, _ = make_partial_classification(300, 12, 8, class_sep=0.7, random_state=0)  # close calls
     clf = CleanSEClassifier(max_epochs=30, vote_start=0.0, random_state=0)
-    expected = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
+    clf.fit(X, S)
+    expected = clf.predict_log_proba(X), clf.candidate_proba_, *clf.disambiguate(X, S, True)
     monkeypatch.setattr(_net, "BLOCK_VALUES", block_values)
-    found = clf.fit(X, S).predict_log_proba(X), clf.candidate_proba_
+    clf.fit(X, S)
+    found = clf.predict_log_proba(X), clf.candidate_proba_, *clf.disambiguate(X, S, True)
     for one, other in zip(expected, found, strict=True):  # equal up to rounding in sums
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 

@@ -11,14 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import _net
 from .._rows import TrainingRows, choose_device, content_rank
 from ..base import PartialLabelMixin, refuse_truth
-from ..candidates import check_candidates
+from ..candidates import candidate_softmax, check_candidates
 from ..losses import LOSSES, check_loss_params
 from ..modules import MODULES
 from ..scaling import SCALINGS
@@ -392,8 +392,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return _net.Calibration()
 
     def _believe(self, X, candidates):
-        """Return the confidence in each of the given candidates, sparse."""
-        return self.net_.believe(self._check_X(X, reset=False), candidates)
+        """Return the confidence in each of the given candidates, sparse, block by block."""
+        X = self._check_X(X, reset=False)
+        parts = [
+            candidate_softmax(self.net_.infer_blocks(X[rows]), candidates[rows])
+            for rows in gen_batches(len(X), _net.block_rows(candidates.shape[1]))
+        ]
+        return sp.vstack(parts, format="csr")
 
     @property
     def candidate_proba_(self):
