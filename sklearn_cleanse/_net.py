@@ -31,7 +31,6 @@ from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_vo
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
 
-
 #: Names of the callbacks that belong to one call of `train` and are forgotten after it.
 OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
 

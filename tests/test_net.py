@@ -452,14 +452,15 @@ def test_stopping_early_is_no_interruption(params, blobs):
     assert 0 < epochs[0] < epochs[1] < 100
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("weight", [None, np.arange(300) % 3, np.linspace(0.0, 1.0, 300)])
-def test_a_fit_maps_features_from_a_file(early_stopping, weight, tmp_path):
+def test_a_fit_maps_features_from_a_file(weight, early_stopping, dtype, tmp_path):
     """Also where some rows are left out or repeated."""
     X, S, _ = make_partial_classification(300, 12, 3, random_state=0)
-    X = X.astype(np.float32)
+    X = X.astype(dtype)
     X.tofile(tmp_path / "X")
-    mapped = np.memmap(tmp_path / "X", dtype=np.float32, mode="r", shape=X.shape)
+    mapped = np.memmap(tmp_path / "X", dtype=dtype, mode="r", shape=X.shape)
     where = []
 
     class Look(Callback):
