@@ -28,7 +28,7 @@ from sklearn_cleanse.counts import (
 )
 from sklearn_cleanse.datasets import make_partial_classification
 from sklearn_cleanse.metrics import disambiguation_accuracy
-from sklearn_cleanse.neighbors import cosine_directions, hard_votes, nearest
+from sklearn_cleanse.votes import cosine_directions, hard_votes, nearest
 
 _, S, _ = make_partial_classification(12, clean_rate=0.25, flip_proba=0.4, random_state=3)
 classes, candidates = check_candidates(S)

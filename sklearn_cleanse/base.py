@@ -7,9 +7,9 @@ import functools
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ._scorer import predict_log_proba
 from .candidates import candidate_softmax, check_candidates
-from .metrics import _accuracy, covering_rate
+from .metrics._measures import _accuracy, covering_rate
+from .metrics._scorer import predict_log_proba
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 

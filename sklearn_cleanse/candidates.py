@@ -13,11 +13,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["candidate_counts", "candidate_softmax", "check_candidates", "clean_rows", "covers"]
+__all__ = [
+    "candidate_counts",
+    "candidate_softmax",
+    "check_candidates",
+    "clean_rows",
+    "covers",
+    "estimate_proportions",
+]
 
 
 def check_candidates(
@@ -135,6 +142,62 @@ def candidate_counts(candidates: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     n_classes = candidates.shape[1]
     lower = np.bincount(candidates[clean_rows(candidates)].indices, minlength=n_classes)
     return lower, np.bincount(candidates.indices, minlength=n_classes)
+
+
+def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 1e-7) -> np.ndarray:
+    """Class proportions from candidate sets alone.
+
+    Maximises ``sum_i log sum_{j in S_i} pi_j`` over the simplex, by expectation maximisation:
+    each row spreads one vote over its candidates in the present proportions. This is the maximum
+    likelihood if a candidate set is equally likely under each of its labels, as when distractors
+    are drawn without regard to the true label. Where distractors depend on the label, as in real
+    data, it is biased towards frequent candidates, and splitting each row evenly over its
+    candidates can be closer. The objective is concave; where it has several maxima (labels that
+    always occur together) the mass is shared.
+
+    Parameters
+    ----------
+    candidates : sparse array, or ndarray, of shape (n, m)
+        Nonzero where a label is a candidate of a row.
+    max_iter : int, default=2000
+        Most iterations; reaching them gives a ConvergenceWarning.
+    tol : float, default=1e-7
+        Stop when no proportion moves by more.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Non-negative, summing to one; zero for labels no row has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_cleanse.candidates import estimate_proportions
+    >>> estimate_proportions(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 1, 0]])).round(3)
+    array([0.333, 0.667, 0.   ])
+    """
+    sets = sp.csr_array(candidates, dtype=np.float64)
+    sets.data = (sets.data != 0).astype(np.float64)
+    sets.eliminate_zeros()
+    n, m = sets.shape
+    empty = np.flatnonzero(np.diff(sets.indptr) == 0)
+    if n == 0 or len(empty):
+        what = f"row {empty[0]} has no candidate label" if n else "there are no rows"
+        raise ValueError(f"{what}; every sample needs at least one candidate")
+    votes = sets.T.tocsr()
+    pi = np.full(m, 1.0 / m)
+    for _ in range(max_iter):
+        previous, pi = pi, pi * (votes @ (1.0 / (sets @ pi))) / n
+        if np.abs(pi - previous).max() <= tol:
+            break
+    else:
+        warnings.warn(
+            f"the proportions had not settled to tol={tol} after max_iter={max_iter} iterations; "
+            "raise one of the two",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return np.asarray(pi / pi.sum())
 
 
 def covers(candidates: sp.csr_array, columns: np.ndarray) -> np.ndarray:

@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .counts import estimate_proportions, one_vs_rest_logits
+from .candidates import estimate_proportions
+from .counts import one_vs_rest_logits
 
 __all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params", "pooled"]
 
@@ -363,7 +364,7 @@ def check_loss_params(
         ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
         ``class_prior`` and ``correction`` ("relu" or "abs") of "scarce". The prior is "average"
         (each row shared out evenly among its candidates), "estimated" (maximum likelihood without
-        weights, see `sklearn_cleanse.counts.estimate_proportions`), "uniform", or an array.
+        weights, see `sklearn_cleanse.candidates.estimate_proportions`), "uniform", or an array.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
         Candidates of the training rows, from which priors and shares are taken.
     device : torch.device or str, default="cpu"

@@ -167,7 +167,7 @@ class ScaledNetwork(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.modules import MLP
+    >>> from sklearn_cleanse.deep import MLP
     >>> from sklearn_cleanse.scaling import ScaledNetwork, Scaling
     >>> logits, _ = ScaledNetwork(Scaling(0.0, 1.0), MLP(4, 3))(torch.zeros(2, 4))
     >>> logits.shape

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from sklearn_cleanse.comparison import (
-    CriticalDifferenceDisplay,
     critical_difference,
     friedman_from_ranks,
     friedman_test,
@@ -15,6 +14,7 @@ from sklearn_cleanse.comparison import (
     wilcoxon_holm,
     win_tie_loss,
 )
+from sklearn_cleanse.plots import CriticalDifferenceDisplay
 
 # The Friedman table of the CleanSE paper: average ranks of eight methods in 25 cases.
 PAPER_RANKS = [3.56, 3.00, 3.16, 5.36, 6.24, 6.52, 7.08, 1.12]

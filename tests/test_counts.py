@@ -11,14 +11,15 @@ from test_poisson_binomial import compute_in_torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sklearn_cleanse import _poisson_binomial, counts
-from sklearn_cleanse._poisson_binomial import _pair_matrix
+from sklearn_cleanse.candidates import estimate_proportions
 from sklearn_cleanse.counts import (
     COUNT_LOSSES,
-    estimate_proportions,
+    _losses,
+    _poisson_binomial,
     interval_log_prob,
     one_vs_rest_logits,
 )
+from sklearn_cleanse.counts._poisson_binomial import _pair_matrix
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -61,8 +62,10 @@ def test_functional_gradients_are_refused():
 @pytest.mark.parametrize("function", [interval_log_prob, COUNT_LOSSES["interval"]])
 def test_without_gradients_only_the_value_is_computed(function, monkeypatch):
     asked = []
-    solve = counts._solve_host
-    monkeypatch.setattr(counts, "_solve_host", lambda *args: asked.append(args[-1]) or solve(*args))
+    solve = _losses._solve_host
+    monkeypatch.setattr(
+        _losses, "_solve_host", lambda *args: asked.append(args[-1]) or solve(*args)
+    )
     z = torch.zeros(3, 2, requires_grad=True)
     want = function(z, 1, 2)
     with torch.no_grad():
@@ -198,13 +201,13 @@ def test_losses_count_zeros_where_they_are_fewer(name, backend, monkeypatch):
     z = torch.tensor(rng.normal(size=(30, 3)) + [6, 0, 0], requires_grad=True)
     lower, upper = torch.tensor([28, 0, 0]), torch.tensor([30, 2, 1])
     want = COUNT_LOSSES[name](z, lower, upper, max_count=30)
-    interval, largest = counts._interval, []
+    interval, largest = _losses._interval, []
 
     def record(xp, z, bounds, dtype, grad):
         largest.append(bounds.max_count)
         return interval(xp, z, bounds, dtype, grad)
 
-    monkeypatch.setattr(counts, "_interval", record)
+    monkeypatch.setattr(_losses, "_interval", record)
     got = COUNT_LOSSES[name](z, lower, upper)
     assert largest == [2]
     torch.testing.assert_close(got, want, rtol=1e-12, atol=0)

@@ -6,12 +6,12 @@ import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
 
-from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier, _net
+from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.counts import COUNT_LOSSES
-from sklearn_cleanse.deep import _classifier
+from sklearn_cleanse.deep import _classifier, _net
 from sklearn_cleanse.losses import LOSSES
 from sklearn_cleanse.metrics import approximated_accuracy
-from sklearn_cleanse.neighbors import hard_votes
+from sklearn_cleanse.votes import hard_votes
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 

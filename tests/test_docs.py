@@ -23,10 +23,9 @@ MODULES = [
     "sklearn_cleanse.losses",
     "sklearn_cleanse.metrics",
     "sklearn_cleanse.model_selection",
-    "sklearn_cleanse.modules",
-    "sklearn_cleanse.neighbors",
     "sklearn_cleanse.plots",
     "sklearn_cleanse.scaling",
+    "sklearn_cleanse.votes",
 ]
 
 # docs/data.md has its own test, beside those of the loaders.

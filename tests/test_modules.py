@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from sklearn_cleanse import CleanSEClassifier
+from sklearn_cleanse.deep._modules import MLP, ResNet34, dropout_factors, per_member
 from sklearn_cleanse.losses import LOSSES, candidate_confidences, pooled
-from sklearn_cleanse.modules import MLP, ResNet34, dropout_factors, per_member
 
 
 def test_members_are_separate_networks():

@@ -11,9 +11,11 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier, _net, _rows
-from sklearn_cleanse._net import CleanSENet
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import make_partial_classification
+from sklearn_cleanse.deep import _net
+from sklearn_cleanse.deep import _training_rows as _rows
+from sklearn_cleanse.deep._net import CleanSENet
 from sklearn_cleanse.losses import LOSSES, candidate_confidences
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sklearn_cleanse._optimizer import FusedAdam, one_cycle
+from sklearn_cleanse.deep._optimizer import FusedAdam, one_cycle
 
 
 @pytest.mark.parametrize("n_steps", [2, 3, 4, 11, 100])

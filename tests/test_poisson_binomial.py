@@ -13,14 +13,13 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sklearn_cleanse import counts
-from sklearn_cleanse._poisson_binomial import _RELIABLE, _solve
-from sklearn_cleanse.counts import interval_log_prob, one_vs_rest_logits
+from sklearn_cleanse.counts import _losses, interval_log_prob, one_vs_rest_logits
+from sklearn_cleanse.counts._poisson_binomial import _RELIABLE, _solve
 
 
 def compute_in_torch(monkeypatch, dtype=torch.float64):
     """Run on the CPU what every other device runs."""
-    monkeypatch.setattr(counts, "_enter", lambda logits: (torch, logits.detach().to(dtype), dtype))
+    monkeypatch.setattr(_losses, "_enter", lambda logits: (torch, logits.detach().to(dtype), dtype))
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -417,7 +416,7 @@ def test_the_layout_in_memory_makes_no_difference(backend):
     found = []
     for z in (logits, logits.T.contiguous().T):
         z = z.clone(memory_format=torch.preserve_format).requires_grad_()
-        loss = counts.interval_loss(z, lower, upper)
+        loss = _losses.interval_loss(z, lower, upper)
         odds = one_vs_rest_logits(z)
         (loss + odds.square().sum()).backward()
         found.append((loss, odds, z.grad))

@@ -13,8 +13,7 @@ from cells import METHOD_NAMES, SET_NAMES, spread
 from data import REAL
 from ranking import average_ranks, gather
 
-from sklearn_cleanse.comparison import CriticalDifferenceDisplay
-from sklearn_cleanse.plots import SensitivityDisplay
+from sklearn_cleanse.plots import CriticalDifferenceDisplay, SensitivityDisplay
 
 #: Text stays text, and the same numbers give the same file.
 _STYLE = {"svg.fonttype": "path", "svg.hashsalt": "sklearn_cleanse", "font.size": 10}

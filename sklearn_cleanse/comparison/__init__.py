@@ -1,11 +1,10 @@
-"""Comparing methods over data sets: ranks, Friedman's test and its followers, and their picture.
+"""Comparing methods over data sets: ranks, Friedman's test and its followers.
 
 Scores come as a matrix, a row per data set and a column per method, higher being better. The
 tests are those of J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7
 (2006). They need many data sets: every result carries a ``note`` that says when there are too few.
 """
 
-from ._display import CriticalDifferenceDisplay
 from ._ranks import (
     FriedmanResult,
     WilcoxonResult,
@@ -20,7 +19,6 @@ from ._ranks import (
 )
 
 __all__ = [
-    "CriticalDifferenceDisplay",
     "FriedmanResult",
     "WilcoxonResult",
     "critical_difference",

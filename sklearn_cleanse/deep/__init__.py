@@ -1,7 +1,16 @@
-"""The network estimators."""
+"""The network estimators, and the networks they train."""
 
 from ._classifier import PartialLabelClassifier
 from ._cleanse import PAPER_SETTINGS, CleanSEClassifier
 from ._explain import Explanation
+from ._modules import MLP, MODULES, ResNet34
 
-__all__ = ["PAPER_SETTINGS", "CleanSEClassifier", "Explanation", "PartialLabelClassifier"]
+__all__ = [
+    "MLP",
+    "MODULES",
+    "PAPER_SETTINGS",
+    "CleanSEClassifier",
+    "Explanation",
+    "PartialLabelClassifier",
+    "ResNet34",
+]

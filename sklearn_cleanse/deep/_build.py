@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import torch
 
-from .._net import CleanSENet, probabilities
-from .._optimizer import FusedAdam
-from ..modules import MODULES
 from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
+from ._modules import MODULES
+from ._net import CleanSENet, probabilities
+from ._optimizer import FusedAdam
 
 #: On so many rows, at most, the scaling is chosen.
 _SCALING_ROWS = 1000

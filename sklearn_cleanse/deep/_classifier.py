@@ -15,14 +15,14 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .. import _net
-from .._rows import TrainingRows, choose_device, content_rank
 from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import LOSSES, check_loss_params
-from ..modules import MODULES
 from ..scaling import SCALINGS
+from . import _net
 from ._build import build_net
+from ._modules import MODULES
+from ._training_rows import TrainingRows, choose_device, content_rank
 
 __all__ = ["PartialLabelClassifier"]
 

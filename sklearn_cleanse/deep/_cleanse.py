@@ -9,9 +9,9 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _net
-from ..candidates import check_candidates
-from ..counts import COUNT_LOSSES, estimate_proportions
+from ..candidates import check_candidates, estimate_proportions
+from ..counts import COUNT_LOSSES
+from . import _net
 from ._classifier import PartialLabelClassifier
 from ._explain import Explanation, explain_votes
 

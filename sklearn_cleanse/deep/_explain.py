@@ -8,7 +8,7 @@ import torch
 from sklearn.utils import Bunch
 
 from ..losses import LOSSES, calibrate
-from ..neighbors import hard_votes, nearest, restrict, soft_votes
+from ..votes import hard_votes, nearest, restrict, soft_votes
 
 __all__ = ["Explanation"]
 

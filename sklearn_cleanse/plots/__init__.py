@@ -5,9 +5,11 @@ matplotlib is imported only when something is drawn.
 """
 
 from ._belief import DisambiguationDisplay, ReliabilityDisplay
+from ._critical_difference import CriticalDifferenceDisplay
 from ._training import SensitivityDisplay, TrainingCurveDisplay
 
 __all__ = [
+    "CriticalDifferenceDisplay",
     "DisambiguationDisplay",
     "ReliabilityDisplay",
     "SensitivityDisplay",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._reading import read
-from .._scorer import predict_log_proba
 from ..base import believe
-from ..metrics import _bin, _top_confidence
+from ..metrics._measures import _bin, _top_confidence
+from ..metrics._readers import read
+from ..metrics._scorer import predict_log_proba
 from ._figure import COLORS, MARKERS, axes_for
 
 _ENTRY = "entry of a disambiguation matrix"

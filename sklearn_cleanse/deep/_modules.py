@@ -37,7 +37,7 @@ class MLP(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.modules import MLP
+    >>> from sklearn_cleanse.deep import MLP
     >>> logits, representation = MLP(4, 3, hidden_layer_sizes=(8, 5))(torch.zeros(2, 4))
     >>> logits.shape, representation.shape
     (torch.Size([2, 3]), torch.Size([2, 5]))
@@ -126,7 +126,7 @@ def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.modules import dropout_factors
+    >>> from sklearn_cleanse.deep._modules import dropout_factors
     >>> factors = dropout_factors(1000, 0.5, like=torch.zeros(0))
     >>> factors.unique()
     tensor([0., 2.])
@@ -187,7 +187,7 @@ class ResNet34(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.modules import ResNet34
+    >>> from sklearn_cleanse.deep import ResNet34
     >>> logits, representation = ResNet34(3, 10, width=4)(torch.zeros(2, 3, 8, 8))
     >>> logits.shape, representation.shape
     (torch.Size([2, 10]), torch.Size([2, 32]))

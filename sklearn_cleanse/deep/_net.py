@@ -21,12 +21,12 @@ from skorch.utils import TeeGenerator
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..counts import COUNT_LOSSES
+from ..losses import calibrate, candidate_confidences, pooled
+from ..votes import cosine_directions, hard_votes, nearest, restrict, soft_votes
+from ._modules import per_member, split_output
 from ._optimizer import one_cycle
-from ._rows import Batch, TrainingRows, as_tensor
-from .counts import COUNT_LOSSES
-from .losses import calibrate, candidate_confidences, pooled
-from .modules import per_member, split_output
-from .neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
+from ._training_rows import Batch, TrainingRows, as_tensor
 
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21

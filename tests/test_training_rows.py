@@ -3,10 +3,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sklearn_cleanse import _rows
-from sklearn_cleanse._net import _Epoch
-from sklearn_cleanse._rows import TrainingRows, as_tensor, content_rank
 from sklearn_cleanse.candidates import candidate_counts
+from sklearn_cleanse.deep import _training_rows as _rows
+from sklearn_cleanse.deep._net import _Epoch
+from sklearn_cleanse.deep._training_rows import TrainingRows, as_tensor, content_rank
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from sklearn_cleanse.neighbors import cosine_directions, hard_votes, nearest, restrict, soft_votes
+from sklearn_cleanse.votes import cosine_directions, hard_votes, nearest, restrict, soft_votes
 
 
 def test_nearest_agrees_with_scikit_learn(rng):

@@ -28,7 +28,7 @@ def cosine_directions(representation: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.neighbors import cosine_directions
+    >>> from sklearn_cleanse.votes import cosine_directions
     >>> cosine_directions(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
@@ -64,7 +64,7 @@ def nearest(
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.neighbors import nearest
+    >>> from sklearn_cleanse.votes import nearest
     >>> voters = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
     >>> neighbors, similarity = nearest(voters, voters, 1, own=torch.arange(3))
     >>> neighbors.ravel()
@@ -101,7 +101,7 @@ def soft_votes(neighbors: Tensor, similarity: Tensor, ballots: Tensor) -> Tensor
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.neighbors import soft_votes
+    >>> from sklearn_cleanse.votes import soft_votes
     >>> ballots = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
     >>> soft_votes(torch.tensor([[0, 1]]), torch.tensor([[0.9, 0.5]]), ballots)
     tensor([[1.1500, 0.2500]])
@@ -136,7 +136,7 @@ def hard_votes(
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.neighbors import hard_votes
+    >>> from sklearn_cleanse.votes import hard_votes
     >>> voters = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 1, 0]], dtype=torch.bool)
     >>> own = torch.tensor([[1, 1, 0], [1, 0, 1]], dtype=torch.bool)
     >>> neighbors = torch.tensor([[0, 1, 2], [0, 1, 2]])
@@ -181,7 +181,7 @@ def restrict(votes: Tensor, candidates: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.neighbors import restrict
+    >>> from sklearn_cleanse.votes import restrict
     >>> restrict(torch.tensor([[1.0, 3.0, 4.0]]), torch.tensor([[True, True, False]]))
     tensor([[0.1250, 0.3750, 0.0000]])
     """

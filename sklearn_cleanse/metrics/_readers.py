@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
-from .candidates import _as_labels_or_matrix, _flatten, _shorten, check_candidates
+from ..candidates import _as_labels_or_matrix, _flatten, _shorten, check_candidates
 
 
 def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:

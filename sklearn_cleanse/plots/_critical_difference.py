@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import check_average_ranks, check_control
-from ._ranks import critical_difference, rank_methods, separation_note
+from ..comparison._checks import check_average_ranks, check_control
+from ..comparison._ranks import critical_difference, rank_methods, separation_note
 
 
 class CriticalDifferenceDisplay:

@@ -1,28 +1,26 @@
-"""How likely a label count is to lie in an interval, and the losses built on it.
-
-The number of rows with label j is a sum of independent Bernoulli variables (a Poisson-binomial
-variable). :func:`interval_log_prob` gives the log-probability that it lies between two bounds,
-exactly, for all classes at once. This module and the kernel beside it, `_poisson_binomial`, use
-nothing else of this package.
-"""
+"""The count functions of torch, on top of the kernel beside them; nothing else of the package."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from ._poisson_binomial import _clip, _one_vs_rest, _solve, _solve_host
 
-__all__ = ["COUNT_LOSSES", "estimate_proportions", "interval_log_prob", "one_vs_rest_logits"]
+__all__ = [
+    "COUNT_LOSSES",
+    "entropy_loss",
+    "interval_log_prob",
+    "interval_loss",
+    "one_vs_rest_logits",
+    "proportion_loss",
+]
 
 
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -376,7 +374,8 @@ def proportion_loss(
     lower, upper : ignored
         Present so that all count losses are called alike.
     proportions : array-like of shape (m,)
-        Share of each class, none negative; for instance from :func:`estimate_proportions`.
+        Share of each class, none negative; for instance from
+        :func:`sklearn_cleanse.candidates.estimate_proportions`.
         Required. The signs are checked in the host's memory only.
     max_count : ignored
         Present so that all count losses are called alike.
@@ -393,7 +392,9 @@ def proportion_loss(
     tensor(0.6931)
     """
     if proportions is None:
-        raise ValueError("the proportion loss needs proportions; see estimate_proportions")
+        raise ValueError(
+            "the proportion loss needs proportions; see candidates.estimate_proportions"
+        )
     n, m = _check_logits(logits)
     if n == 0:
         raise ValueError(
@@ -406,7 +407,7 @@ def proportion_loss(
         )
     if pi.is_cpu and not bool((pi >= 0).all()):
         raise ValueError(
-            f"proportions must be 0 or more; got {pi.tolist()}; see estimate_proportions"
+            f"proportions must be 0 or more; got {pi.tolist()}; see candidates.estimate_proportions"
         )
     mean = torch.logsumexp(torch.log_softmax(logits, 1), 0) - math.log(n)
     pi = pi.to(logits)
@@ -420,59 +421,3 @@ COUNT_LOSSES: dict[str, Callable[..., Tensor]] = {
     "entropy": entropy_loss,
     "proportion": proportion_loss,
 }
-
-
-def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 1e-7) -> np.ndarray:
-    """Class proportions from candidate sets alone.
-
-    Maximises ``sum_i log sum_{j in S_i} pi_j`` over the simplex, by expectation maximisation:
-    each row spreads one vote over its candidates in the present proportions. This is the maximum
-    likelihood if a candidate set is equally likely under each of its labels, as when distractors
-    are drawn without regard to the true label. Where distractors depend on the label, as in real
-    data, it is biased towards frequent candidates, and splitting each row evenly over its
-    candidates can be closer. The objective is concave; where it has several maxima (labels that
-    always occur together) the mass is shared.
-
-    Parameters
-    ----------
-    candidates : sparse array, or ndarray, of shape (n, m)
-        Nonzero where a label is a candidate of a row.
-    max_iter : int, default=2000
-        Most iterations; reaching them gives a ConvergenceWarning.
-    tol : float, default=1e-7
-        Stop when no proportion moves by more.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Non-negative, summing to one; zero for labels no row has.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_cleanse.counts import estimate_proportions
-    >>> estimate_proportions(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 1, 0]])).round(3)
-    array([0.333, 0.667, 0.   ])
-    """
-    sets = sp.csr_array(candidates, dtype=np.float64)
-    sets.data = (sets.data != 0).astype(np.float64)
-    sets.eliminate_zeros()
-    n, m = sets.shape
-    empty = np.flatnonzero(np.diff(sets.indptr) == 0)
-    if n == 0 or len(empty):
-        what = f"row {empty[0]} has no candidate label" if n else "there are no rows"
-        raise ValueError(f"{what}; every sample needs at least one candidate")
-    votes = sets.T.tocsr()
-    pi = np.full(m, 1.0 / m)
-    for _ in range(max_iter):
-        previous, pi = pi, pi * (votes @ (1.0 / (sets @ pi))) / n
-        if np.abs(pi - previous).max() <= tol:
-            break
-    else:
-        warnings.warn(
-            f"the proportions had not settled to tol={tol} after max_iter={max_iter} iterations; "
-            "raise one of the two",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return np.asarray(pi / pi.sum())
