@@ -7,20 +7,24 @@ Every loss has one shape::
 ``weights`` says how much each candidate of each sample counts. Where they come from is what
 tells many methods apart, so a method is a record (`Loss`): its function, how it updates the
 confidences it keeps from visit to visit (if any), and its parameters with their defaults and the
-check of their values. To add a method, write the function and one entry of `LOSSES`.
+check of their values. A loss of your own needs no entry here: pass the function, or a `Loss`, as
+``loss=`` of an estimator.
 
 CleanSE's weight matrix K (Eq. 4) reaches every loss through ``weights``: a loss without
-confidences gets K itself, one with confidences gets them calibrated by K (`calibrate`).
+confidences gets K itself, one with confidences gets them calibrated by K (see
+`sklearn_cleanse.calibration`).
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,10 +35,17 @@ from torch.nn import functional as F
 from .candidates import estimate_proportions
 from .counts import one_vs_rest_logits
 
-__all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params", "pooled"]
+__all__ = [
+    "LOSSES",
+    "Loss",
+    "average_members",
+    "candidate_confidences",
+    "check_loss",
+    "check_loss_params",
+]
 
 
-def pooled(logits: Tensor) -> Tensor:
+def average_members(logits: Tensor) -> Tensor:
     """Average the members of an ensemble: the logarithm of their mean probability.
 
     Parameters
@@ -49,9 +60,9 @@ def pooled(logits: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.losses import pooled
+    >>> from sklearn_cleanse.losses import average_members
     >>> p = torch.tensor([[[0.2, 0.8], [0.6, 0.4]]])
-    >>> pooled(p.log()).exp()
+    >>> average_members(p.log()).exp()
     tensor([[0.4000, 0.6000]])
     """
     if logits.dim() == 2:
@@ -82,60 +93,7 @@ def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
     >>> candidate_confidences(torch.tensor([[3.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    return pooled(logits).masked_fill(~candidates, -torch.inf).softmax(dim=1)
-
-
-def calibrate(
-    confidences: Tensor | None,
-    candidates: Tensor,
-    votes: Tensor,
-    temperature: float,
-    soft: bool,
-) -> Tensor:
-    """Turn neighbours' votes into the weights a base loss trains on: Eq. (2) and (4).
-
-    Eq. (4) gives the candidate that the votes name the weight T, the others 1. With K so defined,
-    a loss that keeps confidences is trained on K times confidence, normalised. Soft votes spread
-    over several candidates instead, and there the average ``(confidence + (T - 1) vote) / T`` of
-    both opinions works better than their product: a vote can raise a candidate that the network
-    has given up. Either way T = 1 is no calibration at all.
-
-    Parameters
-    ----------
-    confidences : Tensor of shape (n_samples, n_classes) or None
-        Current confidences, zero outside the candidates, or None for a loss that keeps none.
-    candidates : Tensor of shape (n_samples, n_classes), dtype bool
-    votes : Tensor of shape (n_samples, n_classes)
-        Votes, zero outside the candidates. A row sums to how far its vote is trusted: one for
-        full trust, zero for no vote.
-    temperature : float
-        T of Eq. (4).
-    soft : bool
-        Whether the votes are soft.
-
-    Returns
-    -------
-    weights : Tensor of shape (n_samples, n_classes)
-        Zero outside the candidates; rows sum to one where confidences were given.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_cleanse.losses import calibrate
-    >>> candidates = torch.tensor([[True, True, False]])
-    >>> votes = torch.tensor([[1.0, 0.0, 0.0]])
-    >>> calibrate(None, candidates, votes, temperature=3.0, soft=False)  # K of Eq. (4)
-    tensor([[3., 1., 0.]])
-    >>> calibrate(torch.tensor([[0.5, 0.5, 0.0]]), candidates, votes, 3.0, soft=False)
-    tensor([[0.7500, 0.2500, 0.0000]])
-    """
-    if confidences is None:
-        return candidates + (temperature - 1) * votes
-    if soft:
-        weights = confidences + (temperature - 1) * votes
-    else:
-        weights = confidences * (1 + (temperature - 1) * votes)
-    return weights / weights.sum(dim=1, keepdim=True)
+    return average_members(logits).masked_fill(~candidates, -torch.inf).softmax(dim=1)
 
 
 def _mean(values: Tensor, sample_weight: Tensor | None) -> Tensor:
@@ -292,15 +250,19 @@ def _class_prior(prior: Any, candidates: sp.csr_array, sample_weight: np.ndarray
     return given
 
 
-class Loss(NamedTuple):
+@dataclass(frozen=True)
+class Loss:
     """A method: its loss, its confidences, its parameters.
 
     Parameters
     ----------
     function : callable
-        ``(logits, candidates, weights, sample_weight, **params) -> scalar``.
+        ``(logits, candidates, weights, sample_weight, **params) -> scalar``, with ``logits``,
+        ``candidates`` (bool) and ``weights`` (zero outside the candidates) of shape
+        (n_samples, n_classes) and ``sample_weight`` of shape (n_samples,) or None.
     confidences : callable or None, default=None
         ``(logits, candidates) -> confidences`` after a visit, or None if the method keeps none.
+        Confidences have the shape of the candidates and vanish outside them.
     second_pass : bool, default=False
         Whether confidences come from a second forward pass after the step, instead of from the
         step's own output.
@@ -312,13 +274,24 @@ class Loss(NamedTuple):
         ``(params, candidates, sample_weight) -> params`` before training, with all parameters, the
         candidates of the training rows and an array of their weights. It refuses what is wrong,
         and may add what the function needs to know of the rows. Arrays become tensors.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import PartialLabelClassifier
+    >>> from sklearn_cleanse.losses import Loss, candidate_confidences
+    >>> def squared(logits, candidates, weights, sample_weight):
+    ...     return (weights - logits.softmax(dim=1)).square().sum(dim=1).mean()
+    >>> brier = Loss(squared, candidate_confidences)
+    >>> X, y = [[0.0], [0.1], [0.9], [1.0]], [{0}, {0, 1}, {0, 1}, {1}]
+    >>> PartialLabelClassifier(brier, max_epochs=20, random_state=0).fit(X, y).predict(X)
+    array([0, 0, 1, 1])
     """
 
     function: Callable[..., Tensor]
     confidences: Callable[[Tensor, Tensor], Tensor] | None = None
     second_pass: bool = False
     by_row: bool = True
-    defaults: Mapping[str, Any] = {}
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[..., dict[str, Any]] | None = None
 
 
@@ -347,8 +320,47 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+def check_loss(loss: Any) -> Loss:
+    """Return the method that a user means by ``loss``.
+
+    Parameters
+    ----------
+    loss : str, Loss or callable
+        A key of `LOSSES`, a record, or a function of the form that `Loss` describes, which then
+        keeps no confidences.
+
+    Returns
+    -------
+    loss : Loss
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.losses import LOSSES, check_loss
+    >>> check_loss("cc") is LOSSES["cc"]
+    True
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str):
+        if loss in LOSSES:
+            return LOSSES[loss]
+        near = difflib.get_close_matches(loss, LOSSES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(map(repr, LOSSES))
+        raise ValueError(
+            f"The 'loss' parameter is {loss!r}; it must be one of {known}, a "
+            f"sklearn_cleanse.losses.Loss or a function{hint}"
+        )
+    if callable(loss) and not isinstance(loss, type):
+        return Loss(loss)
+    raise ValueError(
+        f"The 'loss' parameter is {loss!r}; pass a name, a sklearn_cleanse.losses.Loss or a "
+        "function (logits, candidates, weights, sample_weight) -> scalar"
+    )
+
+
 def check_loss_params(
-    loss: str,
+    loss: str | Loss | Callable,
     params: Mapping[str, Any] | None,
     candidates: sp.csr_array,
     device: torch.device | str = "cpu",
@@ -358,8 +370,8 @@ def check_loss_params(
 
     Parameters
     ----------
-    loss : str
-        A key of `LOSSES`.
+    loss : str, Loss or callable
+        The method, as for `check_loss`.
     params : mapping or None
         ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
         ``class_prior`` and ``correction`` ("relu" or "abs") of "scarce". The prior is "average"
@@ -384,7 +396,7 @@ def check_loss_params(
     >>> check_loss_params("lws", {"beta": 2.0}, check_candidates([0, 1])[1])
     {'beta': 2.0, 'form': 'sigmoid'}
     """
-    method = LOSSES[loss]
+    method = check_loss(loss)
     checked = {**method.defaults, **(params or {})}
     for name in sorted(set(checked) - set(method.defaults), key=str):
         known = ", ".join(sorted(method.defaults)) or "none"

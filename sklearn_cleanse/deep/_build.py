@@ -6,31 +6,64 @@ import itertools
 
 import numpy as np
 import torch
+from torch import nn
 
 from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
 from ._modules import MODULES
 from ._net import CleanSENet, probabilities
 from ._optimizer import FusedAdam
 
-#: On so many rows, at most, the scaling is chosen.
+#: Rows, at most, on which the scaling is chosen.
 _SCALING_ROWS = 1000
 
-#: From so many rows, at most, means, ranges and quantiles are taken.
+#: Rows, at most, from which means, ranges and quantiles are taken.
 _STATISTICS_ROWS = 20_000
 
 
-def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
-    """Make the network, and a scaling fitted to the training rows, given in any order."""
-    estimator.scaling_ = estimator.scaling
-    sample = X[shuffled[:_STATISTICS_ROWS]]
-    if estimator.scaling == "auto":
+def build_net(estimator, X, candidates, device, shuffled):
+    """Build the network and a scaling fitted to the training rows.
+
+    Parameters
+    ----------
+    estimator : PartialLabelClassifier
+        Has the parameters.
+    X : ndarray of shape (n_samples, ...)
+        Features.
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+    device : str
+    shuffled : ndarray of shape (n_rows,), dtype int
+        The training rows, in random order.
+
+    Returns
+    -------
+    net : CleanSENet
+        Initialised.
+    scaling : str, list or None
+        The scaling in use.
+    """
+    kind = estimator.scaling
+    if kind == "auto":
         some = shuffled[:_SCALING_ROWS]
-        estimator.scaling_ = choose_scaling(X[some], candidates[some])
-    if isinstance(estimator.scaling_, (list, tuple)):
-        kinds = itertools.islice(itertools.cycle(_check_views(estimator)), estimator.n_members)
-        scaling = Views([fit_scaling(sample, kind) for kind in kinds])
-    else:
-        scaling = fit_scaling(sample, estimator.scaling_)
+        kind = choose_scaling(X[some], candidates[some])
+    scaling = _fit_scalings(estimator, X[shuffled[:_STATISTICS_ROWS]], kind)
+    network = ScaledNetwork(scaling, _build_module(estimator, X, candidates.shape[1]))
+    if torch.device(device).type == "mps":  # it has no double precision
+        network = network.float()
+    net = CleanSENet(
+        network,
+        n_classes=candidates.shape[1],
+        criterion=nn.Identity,  # losses here are functions
+        optimizer=FusedAdam if torch.device(device).type in ("cpu", "cuda") else torch.optim.Adam,
+        lr=estimator.lr,
+        train_split=None,
+        predict_nonlinearity=probabilities,
+        device=device,
+        verbose=0,
+    )
+    return net.initialize(), kind
+
+
+def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
     module, params, n_inputs = estimator.module, dict(estimator.module_params or {}), X.shape[1]
     if module == "mlp":
         sizes = tuple(np.ravel(estimator.hidden_layer_sizes).tolist())
@@ -51,33 +84,20 @@ def build_net(estimator, X, candidates, device, shuffled) -> CleanSENet:
             f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
             f"but X has shape {X.shape}; reshape X, or use module='mlp'"
         )
-    network = MODULES.get(module, module)(n_inputs, candidates.shape[1], **params)
-    network = ScaledNetwork(scaling, network)
-    if torch.device(device).type == "mps":  # it has no double precision
-        network = network.float()
-    return CleanSENet(
-        network,
-        criterion=torch.nn.Identity,  # losses here are functions
-        optimizer=FusedAdam if torch.device(device).type in ("cpu", "cuda") else torch.optim.Adam,
-        lr=estimator.lr,
-        train_split=None,
-        predict_nonlinearity=probabilities,
-        device=device,
-        verbose=0,
-    ).initialize()
+    return MODULES.get(module, module)(n_inputs, n_classes, **params)
 
 
-def _check_views(estimator) -> list:
-    """Return the scalings that the members shall take in turn."""
-    kinds = list(estimator.scaling)
-    unknown = [kind for kind in kinds if kind not in (*SCALINGS, None)]
-    if unknown or not kinds:
-        raise ValueError(
-            f"scaling={estimator.scaling!r} must name one or more of {', '.join(SCALINGS)}"
-        )
+def _fit_scalings(estimator, X: np.ndarray, kind) -> nn.Module:
+    """Fit a scaling, or one for each member if several are named."""
+    if not isinstance(kind, (list, tuple)):
+        return fit_scaling(X, kind)
+    kinds = list(kind)
+    if not kinds or any(name not in (*SCALINGS, None) for name in kinds):
+        raise ValueError(f"scaling={kind!r} must name one or more of {', '.join(SCALINGS)}")
     if estimator.module != "mlp":
         raise ValueError(
-            f"scaling={estimator.scaling!r} is a list, one for each member of an 'mlp'; name a "
-            f"single scaling for module={estimator.module!r}"
+            f"scaling={kind!r} is a list, one for each member of an 'mlp'; name a single scaling "
+            f"for module={estimator.module!r}"
         )
-    return kinds
+    kinds = itertools.islice(itertools.cycle(kinds), estimator.n_members)
+    return Views([fit_scaling(X, name) for name in kinds])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import ClassVar
@@ -17,12 +18,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
-from ..losses import LOSSES, check_loss_params
+from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
 from ._build import build_net
 from ._modules import MODULES
-from ._training_rows import TrainingRows, choose_device, content_rank
+from ._training_rows import TrainingRows, choose_device, content_rank, rows_per_block
 
 __all__ = ["PartialLabelClassifier"]
 
@@ -34,8 +35,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
 
     Parameters
     ----------
-    loss : {"average", "cc", "rc", "proden", "lws", "cavl", "scarce"}, default="cc"
-        The base loss; see the table of methods in the documentation.
+    loss : str, Loss or callable, default="cc"
+        The base loss: "average", "cc", "rc", "proden", "lws", "cavl" or "scarce" (see the table of
+        methods in the documentation), or one of your own (see `sklearn_cleanse.losses.Loss`).
     loss_params : dict, default=None
         Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
         of "scarce".
@@ -99,6 +101,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
+    interrupted_ : bool
+        Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
+        or a script ends as well, but the model can be used.
     net_ : skorch.NeuralNet
         The trained net.
     scaling_ : str, list or None
@@ -123,7 +128,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "loss": [StrOptions(set(LOSSES))],
+        "loss": [str, Loss, callable],
         "loss_params": [dict, None],
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
@@ -238,7 +243,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """
         self._validate_params()
         again = self.warm_start and hasattr(self, "net_")
-        return self._train(X, y, sample_weight, self.max_epochs, reset=not again)
+        with self._unchanged_on_error():
+            return self._train(X, y, sample_weight, self.max_epochs, reset=not again)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
@@ -277,10 +283,23 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
                 f"{self.classes_.tolist()}"
             )
-        return self._train(X, y, sample_weight, None, reset=first, classes=classes)
+        with self._unchanged_on_error():
+            return self._train(X, y, sample_weight, None, reset=first, classes=classes)
+
+    @contextmanager
+    def _unchanged_on_error(self):
+        """Leave the estimator as it was if something goes wrong."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except Exception:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
+        loss = check_loss(self.loss)
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
@@ -295,43 +314,38 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if len(used) < 2:
             raise ValueError("n_samples=1: one sample is not enough to train a network on")
         weight = None if weight is None else weight[used]
-        everything = len(used) == len(X) and (used == np.arange(len(X))).all()
-        own_candidates = candidates if everything else candidates[used]
-        some = None if everything else used
-        loss = LOSSES[self.loss]
+        is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
+        own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
         with _own_generator(random.randint(2**31 - 1), device):
-            rows = TrainingRows(X, own_candidates, weight, device, rank[used], some)
+            start = None
             if reset:
-                net = build_net(self, X, candidates, device, used[rows.shuffled(random)])
+                by_content = np.argsort(rank[used], kind="stable")
+                shuffled = used[by_content[random.permutation(len(used))]]
+                net, scaling = build_net(self, X, candidates, device, shuffled)
             else:
-                net = self.net_
+                net, scaling = copy.deepcopy(self.net_), self.scaling_
                 if loss.confidences is not None:  # what it has learnt beats even odds
-                    start = net.believe(X, candidates, loss.confidences)[used]
-                    rows.confidences.copy_(torch.from_numpy(start.data))
-            # A call that goes on shuffles differently from the one before, whatever the seed.
-            net.order = np.random.RandomState(random.randint(2**30) + len(net.history))
-            net.loss, net.loss_params = loss, loss_params
-            net.calibration = self._calibration(own_candidates, device)
-            net.batch_size = self.batch_size
-            if self.batch_size == "auto":
-                net.batch_size = int(np.clip(len(rows) // 64, 16, 256))
-            lr, schedule = self.lr, self.schedule
-            if epochs is None:
-                net.calibration = net.calibration._replace(vote_start=0.0)
-                lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
-            net.train(
-                rows,
-                epochs=1 if epochs is None else epochs,
-                schedule=schedule,
-                callbacks=callbacks + copy.deepcopy(self.callbacks or []),
-                lr=lr,
-                # The members' losses are averaged, their penalties summed: each shall have its due.
-                weight_decay=self.weight_decay / self.n_members,
+                    start = net.confidences(X, candidates, loss.confidences)[used].data
+            rows = TrainingRows(
+                X,
+                own_candidates,
+                weight,
+                device,
+                rank[used],
+                net.module_.scaling,
+                used=None if is_all else used,
+                confidences=start,
             )
-        self.net_, self.classes_ = net, classes
-        self._remember(rows, used)
-        self._candidate_proba = net.believe(X, candidates)
+            # A call that goes on shuffles differently from the one before, whatever the seed.
+            rng = np.random.RandomState(random.randint(2**30) + len(net.history))
+            training = self._plan(loss, loss_params, own_candidates, device, epochs)
+            callbacks += copy.deepcopy(self.callbacks or [])
+            interrupted, voters = net.train(rows, training, callbacks, rng)
+        if voters is not None:
+            self._voters = dataclasses.replace(voters, rows=used[voters.rows])
+        self.net_, self.scaling_, self.classes_ = net, scaling, classes
+        self._candidate_proba = net.confidences(X, candidates)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
@@ -339,11 +353,37 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             if "seconds" in epoch  # an interrupted epoch has not got so far
         ]
         self.n_iter_ = len(self.history_)
+        self.interrupted_ = interrupted
+        if interrupted:
+            raise KeyboardInterrupt(
+                f"training was interrupted after {self.n_iter_} epochs; the model keeps what it "
+                "has learnt so far, and interrupted_ is True"
+            )
         return self
 
-    def _remember(self, rows, used):
-        """Keep what is needed of the training rows, which is nothing here."""
-        self.net_.finish()
+    def _plan(self, loss, loss_params, candidates, device, epochs) -> _net.Training:
+        """Describe a training of some epochs; None: a single one, off the schedule."""
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = int(np.clip(candidates.shape[0] // 64, 16, 256))
+        lr, schedule = self.lr, self.schedule
+        if epochs is None:
+            lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
+        return _net.Training(
+            loss=loss,
+            loss_params=loss_params,
+            calibration=self._calibration(candidates, device, epochs is None),
+            epochs=1 if epochs is None else epochs,
+            batch_size=batch_size,
+            lr=lr,
+            schedule=schedule,
+            # Divide by n_members: losses are averaged, penalties are summed.
+            weight_decay=self.weight_decay / self.n_members,
+        )
+
+    def _calibration(self, candidates, device, at_once):
+        """Return what CleanSE adds, which is nothing here."""
+        return None
 
     def _check_X(self, X, reset):
         X = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True)
@@ -367,7 +407,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return X
 
     def _use_weights(self, sample_weight, X):
-        """Tell which rows to train on, how often, and with which weights in the loss."""
+        """Return which rows to train on, repeated as often as asked, and all rows' weights."""
         if sample_weight is None:
             return np.arange(len(X)), None
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -388,15 +428,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         out = rows[np.sort(order[:n_out])]
         return used[~np.isin(used, out)], out
 
-    def _calibration(self, candidates, device):
-        return _net.Calibration()
-
     def _believe(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
         X = self._check_X(X, reset=False)
         parts = [
-            candidate_softmax(self.net_.infer_blocks(X[rows]), candidates[rows])
-            for rows in gen_batches(len(X), _net.block_rows(candidates.shape[1]))
+            candidate_softmax(self.net_.log_proba(X[rows]), candidates[rows])
+            for rows in gen_batches(len(X), rows_per_block(candidates.shape[1]))
         ]
         return sp.vstack(parts, format="csr")
 
@@ -408,7 +445,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return proba if self._sparse_candidates else proba.toarray()
 
     def predict_log_proba(self, X):
-        """Tell the logarithm of each class's probability.
+        """Return the logarithm of each class's probability.
 
         Parameters
         ----------
@@ -421,10 +458,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             Finite even where the probability itself would be rounded to zero.
         """
         check_is_fitted(self, "net_")
-        return self.net_.infer_blocks(self._check_X(X, reset=False))
+        return self.net_.log_proba(self._check_X(X, reset=False))
 
     def predict_proba(self, X):
-        """Tell each class's probability.
+        """Return the probability of each class.
 
         Parameters
         ----------
@@ -452,7 +489,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self, "net_")
-        return self.classes_[self.net_.infer_blocks(self._check_X(X, reset=False), best=True)]
+        return self.classes_[self.net_.most_likely(self._check_X(X, reset=False))]
 
 
 #: Scaled features must fit into single precision, with room for squares.

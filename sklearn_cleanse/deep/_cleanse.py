@@ -9,9 +9,9 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..calibration import Calibration
 from ..candidates import check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
-from . import _net
 from ._classifier import PartialLabelClassifier
 from ._explain import Explanation, explain_votes
 
@@ -50,8 +50,9 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     Parameters
     ----------
-    loss : {"average", "cc", "rc", "proden", "lws", "cavl", "scarce"}, default="proden"
-        The base loss to calibrate.
+    loss : str, Loss or callable, default="proden"
+        The base loss to calibrate: "average", "cc", "rc", "proden", "lws", "cavl" or "scarce", or
+        one of your own (see `sklearn_cleanse.losses.Loss`).
     temperature : float, default=3.0
         T of Eq. (4): how much more the candidate that the votes name counts than the others.
         1 switches the votes off.
@@ -137,6 +138,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
+    interrupted_ : bool
+        Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
+        or a script ends as well, but the model can be used.
     net_ : skorch.NeuralNet
         The trained net.
     scaling_ : str, list or None
@@ -244,28 +248,23 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.vote_start = vote_start
         self.count_loss = count_loss
 
-    def _calibration(self, candidates, device):
+    def _calibration(self, candidates, device, at_once):
+        """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
             proportions = estimate_proportions(candidates)
             proportions = torch.tensor(proportions, dtype=torch.float32, device=device)
-        return _net.Calibration(
-            self.temperature,
-            self.count_weight,
-            self.n_neighbors,
-            self.neighbors_from,
-            self.neighbor_space,
-            self.vote == "soft",
-            self.count_loss,
-            proportions,
-            self.vote_start,
+        return Calibration(
+            temperature=self.temperature,
+            vote=self.vote,
+            n_neighbors=self.n_neighbors,
+            neighbors_from=self.neighbors_from,
+            neighbor_space=self.neighbor_space,
+            vote_start=0.0 if at_once else self.vote_start,
+            count_weight=self.count_weight,
+            count_loss=self.count_loss,
+            proportions=proportions,
         )
-
-    def _remember(self, rows, used):
-        self._voter_rows = used[rows.pool]
-        self._voter_proba = rows.confidence_matrix()[rows.pool]
-        self._voters = self.net_.voters()
-        super()._remember(rows, used)
 
     def explain(self, X, y=None) -> list[Explanation]:
         """Show which training rows vote on each sample, and what comes of it.

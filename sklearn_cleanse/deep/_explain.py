@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.utils import Bunch
 
-from ..losses import LOSSES, calibrate
-from ..votes import hard_votes, nearest, restrict, soft_votes
+from ..losses import candidate_confidences, check_loss
 
 __all__ = ["Explanation"]
 
@@ -85,42 +83,25 @@ class Explanation(Bunch):
 
 def explain_votes(estimator, X, candidates) -> list[Explanation]:
     """Let the fitted estimator's voters vote on new rows, as in training."""
-    belief = estimator._voter_proba
-    # A candidate is an entry, also where the confidence in it has become zero.
-    entries = (np.ones(belief.nnz, dtype=bool), belief.indices, belief.indptr)
-    believed = torch.from_numpy(belief.toarray())
-    eligible = torch.from_numpy(sp.csr_array(entries, shape=belief.shape).toarray())
     explanations = []
     for start in range(0, len(X), _BLOCK):
         block = slice(start, start + _BLOCK)
-        own = torch.ones(len(X[block]), belief.shape[1], dtype=torch.bool)
+        own = torch.ones(len(X[block]), len(estimator.classes_), dtype=torch.bool)
         if candidates is not None:
             own = torch.from_numpy(candidates[block].toarray())
-        explanations += _explain_block(estimator, X[block], own, believed, eligible)
+        explanations += _explain_block(estimator, X[block], own)
     return explanations
 
 
-def _explain_block(estimator, X, own, believed, eligible) -> list[Explanation]:
-    classes, soft = estimator.classes_, estimator.vote == "soft"
-    log_proba = estimator.net_.infer_blocks(X)
-    queries = torch.from_numpy(estimator.net_.infer_blocks(X, directions=True))
-    voters = torch.from_numpy(estimator._voters)
-    neighbors, similarity = nearest(
-        queries, voters, estimator.n_neighbors, own=_find_self(queries, voters, eligible, own)
-    )
-    if soft:
-        votes = restrict(soft_votes(neighbors, similarity, believed), own)
-    else:
-        votes = hard_votes(neighbors, similarity, eligible, own)
-    # A clean row's enhanced label is its only candidate, whoever its neighbours are.
-    votes = torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
-    keeps = LOSSES[estimator.loss].confidences
-    confidences = estimator.net_.believe(X, sp.csr_array(own.numpy()), keeps).toarray()
-    weights = calibrate(
-        torch.from_numpy(confidences) if keeps else None, own, votes, estimator.temperature, soft
-    )
-    belief = estimator._voter_proba
-    clean = np.diff(belief.indptr) == 1
+def _explain_block(estimator, X, own) -> list[Explanation]:
+    classes, net, voters = estimator.classes_, estimator.net_, estimator._voters
+    directions = torch.from_numpy(net.directions(X, voters.calibration.neighbor_space))
+    neighbors, similarity, votes = voters.vote_on(directions, own)
+    keeps = check_loss(estimator.loss).confidences
+    confidences = net.confidences(X, sp.csr_array(own.numpy()), keeps or candidate_confidences)
+    confidences = confidences.toarray()
+    weights = voters.calibration.weigh(torch.from_numpy(confidences) if keeps else None, own, votes)
+    best, belief, is_clean = net.most_likely(X), voters.confidences, voters.is_clean
     explanations = []
     for i in range(len(X)):
         mine, who = own[i].numpy(), neighbors[i].numpy()
@@ -134,18 +115,11 @@ def _explain_block(estimator, X, own, believed, eligible) -> list[Explanation]:
                 confidences=confidences[i][mine],
                 votes=votes[i].numpy()[mine],
                 weights=weights[i].numpy()[mine],
-                prediction=classes[log_proba[i].argmax()],
-                neighbors=estimator._voter_rows[who],
+                prediction=classes[best[i]],
+                neighbors=voters.rows[who],
                 similarity=similarity[i].numpy(),
-                clean=clean[who],
+                clean=is_clean[who],
                 ballots=ballots,
             )
         )
     return explanations
-
-
-def _find_self(queries, voters, candidates, own) -> torch.Tensor:
-    """Find each query among the voters: same direction, same candidates; -1 if it is none."""
-    similarity, position = (queries @ voters.T).max(dim=1)
-    same = (candidates[position] == own).all(dim=1)
-    return torch.where((similarity > 1 - 1e-6) & same, position, -1)

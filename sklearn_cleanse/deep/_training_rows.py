@@ -1,6 +1,6 @@
 """The training rows on the device, and the batches cut from them.
 
-What belongs to a candidate (its confidence, its vote) lives in flat tensors, in the order of the
+What belongs to a candidate (its confidence, its weight) lives in flat tensors, in the order of the
 candidate matrix's entries, so that memory follows the candidates and not rows times classes. The
 index arithmetic is done on the host, for many batches at once; a batch is slices and one scatter.
 """
@@ -17,22 +17,27 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-#: Most pairs of a row and a voter that a search may compare: all rows vote up to the square root.
-MOST_PAIRS = 2**28
+#: Largest number of values in one block of a search or a prediction.
+BLOCK_VALUES = 2**21
 
-#: So many rows may vote in any case.
-FEWEST_VOTERS = 2**12
+#: Rows per block of index arithmetic.
+INDEX_ROWS = 2**14
 
-#: For so many rows at a time batches are cut.
-ROWS_AT_ONCE = 2**14
+#: Up to so many values, scaled features are kept; beyond, each batch is scaled when it is cut.
+MAX_SCALED_VALUES = 2**25
 
-#: Up to so many values, scaled features are kept; beyond, they are made for each batch.
-MOST_SCALED_VALUES = 2**25
+
+def rows_per_block(*widths: int) -> int:
+    """Return how many rows go into a block, given the numbers of values that each row needs.
+
+    Never few: products of a handful of rows are rounded differently from those of many.
+    """
+    return max(64, BLOCK_VALUES // max(*widths, 1024))
 
 
 @dataclass(eq=False)
 class Batch:
-    """Some rows' candidates, as the training step needs them.
+    """The candidates of some rows, as the training step needs them.
 
     ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
     positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
@@ -60,7 +65,7 @@ class Batch:
 
 
 class TrainingRows(torch.utils.data.Dataset):
-    """Features, candidates, confidences and votes of the rows a network is trained on.
+    """Features, candidates and confidences of the rows a network is trained on.
 
     Parameters
     ----------
@@ -71,12 +76,27 @@ class TrainingRows(torch.utils.data.Dataset):
     sample_weight : ndarray of shape (n_samples,) or None
     device : torch.device
     rank : ndarray of shape (n_samples,), dtype int64
-        What decides the order of the rows before they are shuffled, see `content_rank`.
+        Decides the order of the rows before they are shuffled, see `content_rank`.
+    scaling : callable
+        Scales features, given as a tensor, into the network's inputs.
     used : ndarray of shape (n_samples,), dtype int64, default=None
         Which rows of X the training rows are; one may occur several times. None if they are X.
+    confidences : ndarray of shape (n_candidates,), default=None
+        Confidence in each candidate to begin with, in the order of the candidate matrix's entries.
+        Even odds if None.
     """
 
-    def __init__(self, X, candidates: sp.csr_array, sample_weight, device, rank, used=None):
+    def __init__(
+        self,
+        X,
+        candidates: sp.csr_array,
+        sample_weight,
+        device,
+        rank,
+        scaling,
+        used=None,
+        confidences=None,
+    ):
         self.X = as_tensor(X, device)
         self.device = self.X.device
         self.used = None if used is None else self._to_device(used)
@@ -88,69 +108,80 @@ class TrainingRows(torch.utils.data.Dataset):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float32)
             self.sample_weight = torch.tensor(weight, device=self.device)
-        even = np.repeat(1.0 / self.counts, self.counts).astype(np.float32)
-        self.confidences = torch.tensor(even, device=self.device)
-        self.weights = self.confidences  # what the loss makes of each candidate in this epoch
+        if confidences is None:
+            confidences = np.repeat(1.0 / self.counts, self.counts)
+        self.confidences = torch.tensor(confidences, dtype=torch.float32, device=self.device)
         self.by_content = np.argsort(rank, kind="stable")
+        self.scaling = scaling
+        self.input_shape, self._scaled = self._scale()
 
     def __len__(self) -> int:
         return len(self.counts)
 
     @torch.no_grad()
-    def scale(self, scaling) -> None:
-        """Scale the network's inputs so: once and for all, unless that takes too much room."""
-        self.scaling, self.scaled = scaling, None
-        first = scaling(self.X[:1])
-        self.input_shape = first.shape[1:]
-        if len(self) * first.numel() <= MOST_SCALED_VALUES:
-            self.scaled = torch.empty(len(self), *self.input_shape, device=self.device)
-            size = max(1, 2**22 // first.numel())
-            for start in range(0, len(self), size):
-                part = slice(start, start + size)
-                self.scaled[part] = scaling(self._features(part))
+    def _scale(self) -> tuple[torch.Size, Tensor | None]:
+        """Return the shape of a network's input, and all of them unless they take too much room."""
+        first = self.scaling(self.X[:1])
+        shape = first.shape[1:]
+        if len(self) * first.numel() > MAX_SCALED_VALUES:
+            return shape, None
+        scaled = torch.empty(len(self), *shape, device=self.device)
+        size = max(1, 2**22 // first.numel())
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            scaled[part] = self.scaling(self._features(part))
+        return shape, scaled
 
     def inputs(self, rows: Tensor) -> Tensor:
         """Return the network's inputs for some rows."""
-        return self.scaling(self._features(rows)) if self.scaled is None else self.scaled[rows]
+        return self.scaling(self._features(rows)) if self._scaled is None else self._scaled[rows]
+
+    @torch.no_grad()
+    def set_confidences(self, batch: Batch, confidences: Tensor) -> None:
+        """Replace the confidences of a batch's rows, given as a (rows × classes) block."""
+        renewed = confidences.flatten()[batch.cells].to(self.confidences.dtype)
+        self.confidences[batch.entries] = renewed
 
     def _features(self, rows: Tensor | slice) -> Tensor:
         return self.X[rows if self.used is None else self.used[rows]]
 
-    def shuffled(self, order) -> np.ndarray:
-        """Shuffle the rows, from an order that does not depend on how they came."""
-        return self.by_content[order.permutation(len(self))]
-
-    def choose_pool(self, order) -> None:
-        """Choose the rows that may vote: all, or clean rows and a sample where there are many."""
-        pool = self.by_content  # so that equally near voters do not depend on how rows came
-        size = max(MOST_PAIRS // len(self), FEWEST_VOTERS)
-        if len(self) > size:
-            shuffled = self.shuffled(order)
-            clean = shuffled[self.counts[shuffled] == 1][: size // 2]
-            others = shuffled[~np.isin(shuffled, clean)][: size - len(clean)]
-            pool = np.concatenate([clean, others])
-        position = np.full(len(self), -1)
-        position[pool] = np.arange(len(pool))
-        self.pool, self.pool_position = pool, self._to_device(position)
+    def shuffled(self, rng: np.random.RandomState) -> np.ndarray:
+        """Return all row numbers shuffled, from an order that does not depend on how they came."""
+        return self.by_content[rng.permutation(len(self))]
 
     def block(self, rows: np.ndarray) -> Batch:
         """Cut out the given rows, in the given order."""
         return next(self.batches(rows, [len(rows)]))
 
-    def blocks(self, size: int, rows: np.ndarray | None = None) -> Iterator[Batch]:
-        """Cut rows (all if None), in their own order, into blocks of at most ``size`` rows."""
-        rows = np.arange(len(self)) if rows is None else rows
-        n = len(rows)
+    def blocks(self, *widths: int, rows: np.ndarray) -> Iterator[Batch]:
+        """Cut rows, in the given order, into blocks; a row needs so many values on the way."""
+        n, size = len(rows), rows_per_block(*widths)
         return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
+
+    def epoch(self, batch_size: int, rng: np.random.RandomState, bounds: bool) -> Iterator[Batch]:
+        """Shuffle the rows and cut them into the batches of one epoch."""
+        return self.batches(self.shuffled(rng), self.batch_sizes(batch_size), bounds)
+
+    def batch_sizes(self, batch_size: int) -> list[int]:
+        """Return the size of each batch of an epoch."""
+        n, size = len(self), min(batch_size, len(self))
+        sizes = [size] * (n // size)
+        # Batch norm needs two rows: a last batch of one joins the batch before it.
+        if n % size == 1 and n > 1:
+            sizes[-1] += 1
+        elif n % size:
+            sizes.append(n % size)
+        return sizes
 
     def batches(self, order: np.ndarray, sizes: list[int], bounds: bool = False) -> Iterator[Batch]:
         """Cut rows, in the given order, into batches of the given sizes.
 
-        The index arithmetic is done for some thousand rows at a time, so that it never takes much.
+        With ``bounds``, each batch carries its label counts. The index arithmetic is done for
+        some thousand rows at a time, so that it never takes much memory.
         """
         start = first = 0
         for i, end in enumerate(np.cumsum(sizes).tolist(), start=1):
-            if end - start >= ROWS_AT_ONCE or i == len(sizes):
+            if end - start >= INDEX_ROWS or i == len(sizes):
                 yield from self._cut(order[start:end], sizes[first:i], bounds)
                 start, first = end, i
 
@@ -194,10 +225,11 @@ class TrainingRows(torch.utils.data.Dataset):
     def _to_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def confidence_matrix(self) -> sp.csr_array:
+    def confidence_matrix(self, rows: np.ndarray) -> sp.csr_array:
+        """Return the confidences of some rows, with an entry for each candidate."""
         values = self.confidences.cpu().numpy()
         shape = (len(self), self.n_classes)
-        return sp.csr_array((values, self.indices, self.indptr), shape=shape)
+        return sp.csr_array((values, self.indices, self.indptr), shape=shape)[rows]
 
 
 def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
@@ -233,13 +265,13 @@ def as_tensor(X: np.ndarray, device) -> Tensor:
     if any(stride < 0 for stride in X.strides) or not X.dtype.isnative:
         X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
     with warnings.catch_warnings():
-        # A memmap opened for reading is not writable; torch fears that we might write to it.
+        # torch warns about read-only arrays, such as a mapped file; we never write.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(X).to(device)
 
 
 def choose_device(device: str) -> str:
-    """Turn "auto" into the best device there is: CUDA, then MPS, then CPU."""
+    """Return the device to use: for "auto" the best there is, CUDA, then MPS, then CPU."""
     if device != "auto":
         try:
             return str(torch.zeros(0, device=device).device)

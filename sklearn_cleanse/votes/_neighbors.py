@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["cosine_directions", "hard_votes", "nearest", "restrict", "soft_votes"]
+__all__ = ["candidate_shares", "cosine_directions", "hard_votes", "nearest", "soft_votes"]
 
 
 def cosine_directions(representation: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def hard_votes(
     return votes.scatter_(1, winner, (best > 0).to(votes.dtype))
 
 
-def restrict(votes: Tensor, candidates: Tensor) -> Tensor:
+def candidate_shares(votes: Tensor, candidates: Tensor) -> Tensor:
     """Keep the votes for a row's own candidates, as shares of all its votes.
 
     Votes for labels that cannot be right are lost, so that a row sums to the share of its votes
@@ -181,8 +181,8 @@ def restrict(votes: Tensor, candidates: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.votes import restrict
-    >>> restrict(torch.tensor([[1.0, 3.0, 4.0]]), torch.tensor([[True, True, False]]))
+    >>> from sklearn_cleanse.votes import candidate_shares
+    >>> candidate_shares(torch.tensor([[1.0, 3.0, 4.0]]), torch.tensor([[True, True, False]]))
     tensor([[0.1250, 0.3750, 0.0000]])
     """
     total = votes.sum(dim=1, keepdim=True)
