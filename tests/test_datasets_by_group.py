@@ -167,8 +167,11 @@ def test_given_groups_meet_a_clean_rate(kind, flip_proba):
     if kind == "bag" or flip_proba == 0:
         assert is_clean[groups < 20].all()
         np.testing.assert_array_equal(S[~is_clean], union(y, groups, 5)[~is_clean])
-        with pytest.raises(ValueError, match=r"use clean_rate >= 0\.1\d*$"):
+        with pytest.raises(ValueError, match=r"use clean_rate >= 0\.1\d*$") as refusal:
             make_candidates(y, kind, clean_rate=0.05, **options)
+        advice = float(str(refusal.value).split()[-1])
+        S = make_candidates(y, kind, clean_rate=advice, **options)
+        assert (S.sum(axis=1) == 1).sum() == round(advice * 1000)
     else:
         S = make_candidates(y, kind, clean_rate=0.05, **options)
         assert (S.sum(axis=1) == 1).sum() == 50

@@ -117,10 +117,10 @@ def _prefer_single(
     n_more = np.count_nonzero(is_single & ~is_clean)
     others = np.flatnonzero(is_clean & ~is_single)
     if n_more > len(others):
-        share = np.count_nonzero(is_single) / len(is_single)
+        share = np.ceil(1e4 * is_single.mean()) / 1e4  # rounded up, so that the advice holds
         raise ValueError(
             f"clean_rate cannot be met: {np.count_nonzero(is_single)} of {len(is_single)} rows are "
-            f"in groups with a single label, and so clean; use clean_rate >= {share:.4g}"
+            f"in groups with a single label, and so clean; use clean_rate >= {share:g}"
         )
     is_clean = is_clean | is_single
     is_clean[rng.permutation(others)[:n_more]] = False

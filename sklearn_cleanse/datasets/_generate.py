@@ -59,9 +59,9 @@ def make_candidates(
           candidates of most real data sets arise. See ``bag_size`` and ``scenes``.
         - "dictionary": similar rows form a type and share a set, like the occurrences of a word
           and the tags that a dictionary lists for it. The set holds the labels of all rows of the
-          type, and each other label with probability ``flip_proba``. So one label is true for
-          most rows of a type, the others for few or none: the more so, the better X tells the
-          classes apart. See ``n_types``.
+          type, and each other label with probability ``flip_proba``. The better X tells the
+          classes apart, the more often a type's most frequent label is the true one. See
+          ``n_types``.
     flip_proba : float in [0, 1], default=0.1
         The (mean) probability of a wrong label, as said above. Not used by "uniform" and "bag".
     clean_rate : float in [0, 1], default=None
