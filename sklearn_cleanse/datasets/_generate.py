@@ -1,29 +1,20 @@
-"""Candidates made from true labels, under the models of the literature.
-
-Every model but `uniform` is a table of probabilities with which wrong labels join a sample's set;
-one sampler serves them all.
-"""
+"""Candidates made from true labels, under the models of the literature."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import binom
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from ..candidates import check_candidates
 from ._bunch import check_columns, output_candidates
+from ._by_group import BY_GROUP
+from ._by_row import BY_ROW, cut_blocks
 
 __all__ = ["make_candidates"]
-
-_BLOCK = 1 << 22  # entries drawn at once, so that a million rows need no gigabytes
 
 
 def make_candidates(
@@ -36,6 +27,10 @@ def make_candidates(
     confusion=None,
     estimator=None,
     X=None,
+    bag_size=(1, 5),
+    scenes=0.0,
+    n_types=None,
+    groups=None,
     classes=None,
     as_frame=False,
     sparse_output=False,
@@ -47,7 +42,7 @@ def make_candidates(
     ----------
     y : array-like of shape (n_samples,)
         True labels.
-    kind : {"uniform", "flip", "confusable", "instance"}, default="uniform"
+    kind : {"uniform", "flip", "confusable", "instance", "bag", "dictionary"}, default="uniform"
         How wrong labels join, m being the number of classes:
 
         - "uniform": the set's size is j with probability C(m, j) / (2^m − 2), j = 1 … m − 1, and
@@ -59,24 +54,56 @@ def make_candidates(
         - "instance": the labels that a classifier finds likely for the sample join. A wrong
           label's probability is ``flip_proba`` times the classifier's, divided by the mean of
           the classifier's over the sample's wrong labels, and at most one.
+        - "bag": rows are grouped in bags, and the candidates of a row are the labels of all rows
+          in its bag, like the names in a caption for the faces in a photo. This is how the
+          candidates of most real data sets arise. See ``bag_size`` and ``scenes``.
+        - "dictionary": similar rows form a type and share a set, like the occurrences of a word
+          and the tags that a dictionary lists for it. The set holds the labels of all rows of the
+          type, and each other label with probability ``flip_proba``. The better X tells the
+          classes apart, the more often a type's most frequent label is the true one. See
+          ``n_types``.
     flip_proba : float in [0, 1], default=0.1
-        The (mean) probability of a wrong label, as said above. Not used by "uniform".
+        The (mean) probability of a wrong label, as said above. Not used by "uniform" and "bag".
     clean_rate : float in [0, 1], default=None
         The share of samples to be clean, that is, to have the true label as the only candidate.
         It is met exactly (to the nearest sample): so many samples drawn at random are clean, and
         the others follow ``kind`` given that at least one wrong label joins. If None, it is what
         ``kind`` gives.
+
+        For "bag", each clean sample has a bag of its own. The bags of the others have at least
+        two rows, and a bag with a single label is merged with the next one.
+
+        For "dictionary", and wherever ``groups`` are given, a clean sample stays in its group:
+        its label remains a candidate of the others. Samples whose group has a single label (and
+        no wrong one) are clean in any case, and are counted first.
     noise : float in [0, 1], default=0.0
         The share of samples whose true label is *not* a candidate: in so many samples a wrong
         label takes its place, which leaves sizes as they are. (Where all labels are candidates
-        the true one is just removed.)
+        the true one is just removed.) It is done row by row: the set of a noisy sample
+        differs from that of its bag or type.
     confusion : array-like of shape (n_classes, n_classes), default=None
         Probabilities for "confusable"; the diagonal is not used.
     estimator : classifier with ``predict_proba``, default=None
         For "instance": a fitted classifier. If None, a logistic regression on standardised
         features is fitted to (X, y).
     X : array-like of shape (n_samples, n_features), default=None
-        For "instance": the features.
+        For "instance", and for "dictionary" unless ``groups`` are given: the features.
+    bag_size : int or pair of int (smallest, largest), default=(1, 5)
+        For "bag": the number of rows in a bag, fixed or drawn uniformly from smallest to largest.
+        The last bag (with ``scenes``, the last one of each scene) may be smaller.
+    scenes : float in [0, 1], default=0.0
+        For "bag": how strongly labels occur together. The labels are divided at random into
+        scenes of two or three, and each bag belongs to a scene. A row goes to a bag of its own
+        label's scene with probability ``scenes``, and else to any bag: at 0 bags are drawn at
+        random, at 1 all labels of a bag are from one scene. (Up to three labels are one scene.
+        With ``clean_rate``, a scene whose rows have a single label is merged with another.)
+    n_types : int, default=None
+        For "dictionary": the number of types. Each is represented by a row drawn at random, and
+        every row belongs to the type whose representative is nearest in standardised features;
+        equal rows are of equal type. If None, a tenth of the number of samples.
+    groups : array-like of shape (n_samples,), default=None
+        For "bag" and "dictionary": the bag or type of each row, such as its photo or word.
+        ``bag_size``, ``scenes`` and ``n_types`` are then not used.
     classes : array-like of shape (n_classes,), default=None
         The labels of the columns, which may include some that ``y`` never has. If None, the
         labels in ``y``, which must then be 0 … m − 1 unless ``as_frame`` is True.
@@ -98,6 +125,14 @@ def make_candidates(
 
     N. Xu et al. Instance-dependent partial label learning. NeurIPS 2021.
 
+    T. Cour, B. Sapp, B. Taskar. Learning from partial labels. JMLR 2011 (bags: faces in a scene).
+
+    L. Liu, T. Dietterich. A conditional multinomial mixture model for superset label learning.
+    NIPS 2012 (bags: birds in a recording, regions of a picture).
+
+    B. Merialdo. Tagging English text with a probabilistic model. Computational Linguistics 1994
+    (a dictionary).
+
     Examples
     --------
     >>> from sklearn_cleanse.datasets import make_candidates
@@ -106,29 +141,59 @@ def make_candidates(
     (4, 3)
     >>> S[[0, 1, 2, 3], [0, 1, 2, 0]].all()
     np.True_
+
+    Everybody in a photo is a candidate for each of its faces:
+
+    >>> make_candidates([0, 1, 2, 0], kind="bag", groups=["p", "p", "q", "q"]).astype(int)
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [1, 0, 1],
+           [1, 0, 1]])
     """
     classes, columns = _check_labels(y, classes, as_frame)
-    for parameter, value in (("flip_proba", flip_proba), ("noise", noise)):
+    for parameter, value in (("flip_proba", flip_proba), ("noise", noise), ("scenes", scenes)):
         _check_share(parameter, value)
     if clean_rate is not None:
         _check_share("clean_rate", clean_rate)
-    if kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; expected one of {', '.join(map(repr, _KINDS))}")
+    if kind not in BY_ROW and kind not in BY_GROUP:
+        known = ", ".join(map(repr, [*BY_ROW, *BY_GROUP]))
+        raise ValueError(f"kind is {kind!r}; expected one of {known}")
+    if groups is not None and kind in BY_ROW:
+        raise ValueError(
+            f"groups is given, but kind={kind!r} draws each row by itself; "
+            f"use kind={' or '.join(map(repr, BY_GROUP))}"
+        )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-    draw = _KINDS[kind](
-        columns, classes, flip_proba=flip_proba, confusion=confusion, estimator=estimator, X=X
-    )
     n_samples, n_classes = len(columns), len(classes)
-    clean = _choose(n_samples, clean_rate or 0.0, rng)
-    noisy = _choose(n_samples, noise, rng)
+    partial = clean_rate is not None
+    is_clean = _choose(n_samples, clean_rate or 0.0, rng)
+    is_noisy = _choose(n_samples, noise, rng)
+    if kind in BY_GROUP:
+        draw, is_clean = BY_GROUP[kind](
+            columns,
+            classes,
+            is_clean,
+            partial,
+            rng,
+            flip_proba=flip_proba,
+            X=X,
+            bag_size=bag_size,
+            scenes=scenes,
+            n_types=n_types,
+            groups=groups,
+        )
+    else:
+        draw = BY_ROW[kind](
+            columns, classes, flip_proba=flip_proba, confusion=confusion, estimator=estimator, X=X
+        )
     blocks = []
-    for rows in _blocks(n_samples, n_classes):
+    for rows in cut_blocks(n_samples, n_classes):
         S = np.zeros((len(rows), n_classes), dtype=bool)
-        drawn = ~clean[rows]
+        drawn = ~is_clean[rows]
         if drawn.any():
-            S[drawn] = draw(rows[drawn], clean_rate is not None, rng)
+            S[drawn] = draw(rows[drawn], partial, rng)
         S[np.arange(len(rows)), columns[rows]] = True
-        _add_noise(S, columns[rows], noisy[rows], rng)
+        _add_noise(S, columns[rows], is_noisy[rows], rng)
         blocks.append(sp.csr_array(S))
     candidates = sp.vstack(blocks, format="csr")
     return output_candidates(classes, candidates, sparse_output=sparse_output, as_frame=as_frame)
@@ -158,127 +223,6 @@ def _choose(n_samples: int, share: float, rng: np.random.Generator) -> np.ndarra
     chosen = np.zeros(n_samples, dtype=bool)
     chosen[rng.permutation(n_samples)[: round(share * n_samples)]] = True
     return chosen
-
-
-def _blocks(n_samples: int, n_classes: int) -> list[np.ndarray]:
-    step = max(1, _BLOCK // n_classes)
-    return [np.arange(i, min(i + step, n_samples)) for i in range(0, n_samples, step)]
-
-
-def _uniform(columns: np.ndarray, classes: np.ndarray, **_: Any) -> Callable:
-    n_classes = len(classes)
-    sizes = np.arange(1, n_classes)
-    # C(m, j) / (2^m − 2) is Binomial(m, 1/2) given that it is neither 0 nor m.
-    proba = binom.pmf(sizes, n_classes, 0.5)
-
-    def draw(rows: np.ndarray, partial: bool, rng: np.random.Generator) -> np.ndarray:
-        weights = np.where(sizes > 1, proba, 0.0) if partial else proba
-        if weights.sum() == 0:
-            raise ValueError(
-                'clean_rate cannot be met: with two classes kind="uniform" has only clean samples; '
-                'use kind="flip"'
-            )
-        n_wrong = rng.choice(sizes, size=len(rows), p=weights / weights.sum()) - 1
-        scores = rng.random((len(rows), n_classes))
-        scores[np.arange(len(rows)), columns[rows]] = -1.0  # the truth comes first
-        last = np.sort(scores, axis=1)[np.arange(len(rows)), n_wrong]
-        return scores <= last[:, None]
-
-    return draw
-
-
-def _bernoulli(columns: np.ndarray, classes: np.ndarray, table: np.ndarray, by_class: bool):
-    """Let each wrong label join by its own probability, found by class or by sample."""
-
-    def draw(rows: np.ndarray, partial: bool, rng: np.random.Generator) -> np.ndarray:
-        proba = table[columns[rows] if by_class else rows]
-        proba[np.arange(len(rows)), columns[rows]] = 0.0
-        joins = rng.random(proba.shape) < proba
-        if not partial:
-            return joins
-        # Given that one joins at least: draw which is the first to join, exclude those before it,
-        # and leave those after it as they are. This is exact, and needs no rejected draws.
-        reached = 1 - np.cumprod(1 - proba, axis=1)
-        never = np.flatnonzero(reached[:, -1] <= 0)
-        if len(never):
-            label = classes[columns[rows[never[0]]]]
-            raise ValueError(
-                f"clean_rate cannot be met: row {rows[never[0]]} of class {label!r} has no wrong "
-                "label of positive probability; raise flip_proba or change confusion"
-            )
-        level = rng.random(len(rows)) * reached[:, -1]
-        level = np.minimum(level, np.nextafter(reached[:, -1], 0))  # against rounding up
-        first = (reached <= level[:, None]).sum(axis=1)
-        order = np.arange(proba.shape[1])
-        return (joins & (order > first[:, None])) | (order == first[:, None])
-
-    return draw
-
-
-def _flip(columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, **_: Any) -> Callable:
-    table = np.full((len(classes), len(classes)), float(flip_proba))
-    return _bernoulli(columns, classes, table, by_class=True)
-
-
-def _confusable(
-    columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, confusion: Any, **_: Any
-) -> Callable:
-    m = len(classes)
-    if confusion is None:
-        table = np.roll(np.eye(m), 1, axis=1) * flip_proba
-    else:
-        table = np.asarray(confusion, dtype=float)
-        if table.shape != (m, m):
-            raise ValueError(
-                f"confusion has shape {table.shape}; expected ({m}, {m}), a row per true class and "
-                "a column per candidate"
-            )
-        wrong = ~((table >= 0) & (table <= 1)) & ~np.eye(m, dtype=bool)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            raise ValueError(
-                f"confusion[{row}, {column}] is {table[row, column]}; expected a probability"
-            )
-    return _bernoulli(columns, classes, table, by_class=True)
-
-
-def _instance(
-    columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, estimator: Any, X: Any, **_: Any
-) -> Callable:
-    if X is None:
-        raise ValueError('X is None; kind="instance" needs the features to find likely mistakes')
-    if estimator is None:
-        estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        estimator.fit(X, classes[columns])
-    if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
-        raise ValueError(
-            f"estimator is {estimator!r}; expected a fitted classifier with predict_proba: "
-            "fit it before passing it"
-        )
-    found = np.asarray(estimator.predict_proba(X), dtype=float)
-    if len(found) != len(columns):
-        raise ValueError(f"X has {len(found)} rows but y has {len(columns)}")
-    position = {label: column for column, label in enumerate(classes.tolist())}
-    unknown = [label for label in estimator.classes_.tolist() if label not in position]
-    if unknown:
-        raise ValueError(
-            f"estimator knows the class {unknown[0]!r}, which is none of the labels; pass classes"
-        )
-    table = np.zeros((len(columns), len(classes)))
-    table[:, [position[label] for label in estimator.classes_.tolist()]] = found
-    table[np.arange(len(columns)), columns] = 0.0
-    # A classifier that is sure of the truth still has its least unlikely mistakes.
-    mean = table.sum(axis=1, keepdims=True) / (len(classes) - 1)
-    table = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
-    return _bernoulli(columns, classes, np.minimum(flip_proba * table, 1.0), by_class=False)
-
-
-_KINDS = {
-    "uniform": _uniform,
-    "flip": _flip,
-    "confusable": _confusable,
-    "instance": _instance,
-}
 
 
 def _add_noise(

@@ -38,8 +38,9 @@ def make_partial_classification(
         others are noise.
     n_classes : int, default=4
         Classes.
-    kind : {"uniform", "flip", "confusable", "instance"}, default="flip"
-        How wrong labels join the candidates; see `make_candidates`.
+    kind : {"uniform", "flip", "confusable", "instance", "bag", "dictionary"}, default="flip"
+        How wrong labels join the candidates; see `make_candidates`, which has further options
+        for some kinds.
     flip_proba : float in [0, 1], default=0.3
         The (mean) probability of a wrong label.
     clean_rate : float in [0, 1], default=None
@@ -111,6 +112,9 @@ def make_partial_classification(
 def long_tail_rows(y, imbalance, *, random_state=None):
     """Choose rows so that class sizes fall geometrically: a long-tailed version of a data set.
 
+    Choose the rows first and draw candidates for them afterwards, by any kind of
+    `make_candidates`: then rare classes are rare in bags and dictionaries as well.
+
     Parameters
     ----------
     y : array-like of shape (n_samples,)
@@ -133,6 +137,14 @@ def long_tail_rows(y, imbalance, *, random_state=None):
     >>> y = np.repeat([0, 1, 2], 100)
     >>> np.bincount(y[long_tail_rows(y, imbalance=4, random_state=0)])
     array([100,  50,  25])
+
+    Any kind of candidates can follow:
+
+    >>> from sklearn_cleanse.datasets import make_candidates
+    >>> y = y[long_tail_rows(y, imbalance=4, random_state=0)]
+    >>> S = make_candidates(y, "bag", clean_rate=0.2, random_state=0)
+    >>> S.shape, int((S.sum(axis=1) == 1).sum())
+    ((175, 3), 35)
     """
     rng = check_random_state(random_state)
     labels, columns = np.unique(np.asarray(y), return_inverse=True)
