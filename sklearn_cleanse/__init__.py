@@ -9,12 +9,14 @@ from ._version import __version__
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
     "CleanSEClassifier": "deep",
+    "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
 }
 
 _SUBMODULES = (
+    "calibration",
     "candidates",
     "comparison",
     "counts",

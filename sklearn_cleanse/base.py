@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -109,3 +111,24 @@ class PartialLabelMixin(ClassifierMixin):
         """
         labels, proba = believe(self, X, y)
         return (labels, proba.toarray()) if return_proba else labels
+
+
+def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+    """Rank rows by what they hold.
+
+    Shuffling from this order makes training independent of the order in which rows come. The
+    order itself means nothing.
+    """
+    flat = np.ascontiguousarray(X).reshape(len(X), -1)
+    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    order = np.argsort(rows, kind="stable")
+    new = np.ones(len(X), dtype=bool)
+    for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
+        block = rows[order[start : start + 2**14 + 1]]
+        new[start + 1 : start + len(block)] = block[1:] != block[:-1]
+    rank = np.empty(len(X), dtype=np.int64)
+    rank[order] = np.cumsum(new)
+    if not new.all():  # equal features: the candidates decide, by a number that stands for the set
+        key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
+        rank[np.lexsort((key, rank))] = np.arange(len(X))
+    return rank

@@ -16,14 +16,15 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..base import PartialLabelMixin, refuse_truth
+from .._device import choose_device
+from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
 from ._build import build_net
 from ._modules import MODULES
-from ._training_rows import TrainingRows, choose_device, content_rank, rows_per_block
+from ._training_rows import TrainingRows, rows_per_block
 
 __all__ = ["PartialLabelClassifier"]
 
@@ -428,7 +429,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         out = rows[np.sort(order[:n_out])]
         return used[~np.isin(used, out)], out
 
-    def _believe(self, X, candidates):
+    def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
         X = self._check_X(X, reset=False)
         parts = [

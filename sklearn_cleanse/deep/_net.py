@@ -23,12 +23,13 @@ from skorch.utils import TeeGenerator
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from .._device import as_tensor
 from ..calibration import Calibration, Calibrator, Voters
 from ..losses import Loss, average_members, candidate_confidences
 from ..votes import cosine_directions
 from ._modules import per_member, split_output
 from ._optimizer import one_cycle
-from ._training_rows import Batch, TrainingRows, as_tensor, rows_per_block
+from ._training_rows import Batch, TrainingRows, rows_per_block
 
 #: Names of the callbacks that belong to one call of `train` and are dropped after it.
 OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
