@@ -391,7 +391,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _calibration(self, candidates, device):
         return _net.Calibration()
 
-    def _believe(self, X, candidates):
+    def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
         X = self._check_X(X, reset=False)
         parts = [

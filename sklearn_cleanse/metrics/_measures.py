@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..candidates import candidate_counts, candidate_softmax, covers
+from ._predictions import disambiguate, predict_labels, predict_log_proba
 from ._readers import check_weight, read, read_proba
 from ._scorer import Scorer
 
@@ -353,8 +355,12 @@ def _top_confidence(
     if truth is None:
         top = log_proba.argmax(axis=1)
         return np.exp(log_proba.max(axis=1)), covers(candidates, top)
-    proba = candidate_softmax(log_proba, candidates).toarray()
-    return proba.max(axis=1), proba.argmax(axis=1) == columns[0]
+    return _best_candidate(candidate_softmax(log_proba, candidates), columns[0])
+
+
+def _best_candidate(proba: sp.csr_array, true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the confidence in each sample's most likely candidate, and whether it is true."""
+    return proba.max(axis=1).toarray().ravel(), proba.argmax(axis=1) == true
 
 
 def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
@@ -368,9 +374,9 @@ def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
     return np.maximum(-mass, 0.0)
 
 
-def _log_loss_of_known(y: Any, y_proba: Any, log: bool, classes: Any, sample_weight: Any) -> float:
+def _log_loss_of_known(y: Any, log_proba: Any, classes: Any, sample_weight: Any) -> float:
     """`candidate_log_loss` over the samples that have a candidate among the classes."""
-    candidates, log_proba, _ = read_proba(y, y_proba, log, classes)
+    candidates, log_proba, _ = read_proba(y, log_proba, True, classes)
     known = candidates[:, : len(classes)].sum(axis=1) > 0
     if not known.all():
         row = int(np.flatnonzero(~known)[0])
@@ -394,8 +400,12 @@ def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any)
     return _average(predicted == true, sample_weight)
 
 
-covering_scorer = Scorer("covering_scorer", covering_rate, log_proba=False)
-approximated_accuracy_scorer = Scorer("approximated_accuracy_scorer", approximated_accuracy)
-candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", _log_loss_of_known, sign=-1)
-truth_scorer = Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
-disambiguation_scorer = Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)
+covering_scorer = Scorer("covering_scorer", predict_labels, covering_rate)
+approximated_accuracy_scorer = Scorer(
+    "approximated_accuracy_scorer", predict_log_proba, partial(approximated_accuracy, log=True)
+)
+candidate_log_loss_scorer = Scorer(
+    "candidate_log_loss_scorer", predict_log_proba, _log_loss_of_known, sign=-1
+)
+truth_scorer = Scorer("truth_scorer", predict_labels, _accuracy, needs_truth=True)
+disambiguation_scorer = Scorer("disambiguation_scorer", disambiguate, _accuracy, needs_truth=True)
