@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
+from .._table import format_table
 from ..candidates import candidate_counts, check_candidates, clean_rows, covers
 
 __all__ = ["Characteristics", "describe"]
@@ -79,13 +80,8 @@ class Characteristics:
             "Classes never true": "-" if self.never_true is None else str(len(self.never_true)),
             "Duplicates": "-" if self.n_duplicates is None else str(self.n_duplicates),
         }
-        widths = [max(len(head), len(cell)) for head, cell in cells.items()]
-        lines = (cells.keys(), ["-" * width for width in widths], cells.values())
-        first, *rest = widths
-        return "\n".join(
-            "  ".join([a.ljust(first), *(c.rjust(w) for c, w in zip(row, rest, strict=True))])
-            for a, *row in lines
-        )
+        rule = ["-" * max(len(head), len(cell)) for head, cell in cells.items()]
+        return format_table([list(cells), rule, list(cells.values())])
 
 
 def describe(S, y=None, *, X=None, name=""):

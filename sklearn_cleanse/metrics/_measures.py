@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._table import format_table
 from ..candidates import candidate_counts, candidate_softmax, covers
+from ..candidates._sets import candidate_log_mass
 from ._predictions import disambiguate, predict_labels, predict_log_proba
 from ._readers import check_weight, read, read_proba
 from ._scorer import Scorer
@@ -305,20 +307,13 @@ def candidate_report(
 
 
 def _as_text(report: dict[str, dict[str, float]], digits: int) -> str:
-    keys = list(report["all"])
-    first = max(len(name) for name in report)
-    widths = [max(len(key), 6) for key in keys]
-
     def cell(value: float) -> str:
         if isinstance(value, float):
             return "-" if np.isnan(value) else f"{value:.{digits}f}"
         return str(value)
 
-    lines = [" " * first + "".join(f"  {k:>{w}}" for k, w in zip(keys, widths, strict=True))]
-    for name, row in report.items():
-        cells = (f"  {cell(v):>{w}}" for v, w in zip(row.values(), widths, strict=True))
-        lines.append(f"{name:>{first}}" + "".join(cells))
-    return "\n".join(lines)
+    head = ["", *next(iter(report.values()))]
+    return format_table([head, *([n, *map(cell, row.values())] for n, row in report.items())])
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -364,14 +359,7 @@ def _best_candidate(proba: sp.csr_array, true: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
-    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    values = log_proba[rows, candidates.indices]
-    top = np.maximum.reduceat(values, starts)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
-        mass = np.log(np.add.reduceat(np.exp(values - shift[rows]), starts)) + shift
-    return np.maximum(-mass, 0.0)
+    return np.maximum(-candidate_log_mass(log_proba, candidates), 0.0)
 
 
 def _log_loss_of_known(y: Any, log_proba: Any, classes: Any, sample_weight: Any) -> float:

@@ -9,23 +9,19 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
-from ..candidates import _as_labels_or_matrix, _flatten, _shorten, check_candidates
+from ..candidates._labels import find_columns, label_array, order_labels, shorten
+from ..candidates._read import encode, read_form
 
 
 def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
     """Return classes, candidates, and the column of each of the named arrays of labels."""
     arrays = {name: column_or_1d(values) for name, values in labels.items()}
-    written, matrix = _as_labels_or_matrix(y)
-    if matrix is None:  # the labels themselves: all that are named are classes, save by truth
-        flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
+    given = read_form(y)
+    if given.matrix is None:  # the labels themselves: all that are named are classes, save by truth
         predicted = [values for name, values in arrays.items() if name != "truth"]
-        classes = _extend(classes, flat, *predicted)
-    if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
-        candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
-    else:
-        known = None if classes is None else np.asarray(classes)
-        classes, candidates = check_candidates(y, classes=known)
-    position = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
+        classes = _extend(classes, given.labels, *predicted)
+    # Where all labels are the same there is nothing to learn, but nothing wrong with scoring.
+    classes, candidates = encode(given, classes, min_classes=1 if given.matrix is None else 2)
     columns = []
     for name, values in arrays.items():
         if len(values) != candidates.shape[0]:
@@ -33,31 +29,24 @@ def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array,
                 f"{name} has {len(values)} rows, but there are candidates for "
                 f"{candidates.shape[0]}; pass one label per sample"
             )
-        at = np.array([position.get(label, -1) for label in values.tolist()], dtype=np.int64)
+        at = find_columns(values, classes)
         if (at < 0).any():
             row = int(np.flatnonzero(at < 0)[0])
             raise ValueError(
                 f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
-                f"{len(position)} classes: {_shorten(np.asarray(classes))}; write the same labels "
-                "as these, or pass classes= to say which label each column stands for"
+                f"{len(classes)} classes: {shorten(classes)}; write the same labels as these, or "
+                "pass classes= to say which label each column stands for"
             )
         columns.append(at)
-    return np.asarray(classes), candidates, columns
+    return classes, candidates, columns
 
 
-def _extend(classes: Any, *labels: np.ndarray) -> np.ndarray:
+def _extend(classes: Any, *labels: Any) -> np.ndarray:
     """Append to the classes the labels that are new; without classes, sort those that occur."""
     known = [] if classes is None else np.asarray(classes).tolist()
-    seen = set(known)
-    new = {label for values in labels for label in values.tolist()} - seen
-    try:
-        return np.array(known + sorted(new))
-    except TypeError:
-        kinds = ", ".join(sorted({type(label).__name__ for label in new}))
-        raise ValueError(
-            f"labels of different types cannot be ordered: found {kinds}; use strings throughout "
-            "or integers throughout"
-        ) from None
+    named = (values.tolist() if isinstance(values, np.ndarray) else values for values in labels)
+    new, _ = order_labels(list(set().union(*named).difference(known)))
+    return label_array([*known, *new.tolist()])
 
 
 def read_proba(
