@@ -12,6 +12,10 @@ from .metrics._predictions import candidate_proba
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 
 
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 def refuse_truth(fit):
     """Decorate a ``fit`` so that true labels sent to it by mistake get a helpful refusal.
 

@@ -34,6 +34,10 @@ from .counts import one_vs_rest_logits
 __all__ = ["LOSSES", "Loss", "calibrate", "candidate_confidences", "check_loss_params", "pooled"]
 
 
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 def pooled(logits: Tensor) -> Tensor:
     """Average the members of an ensemble: the logarithm of their mean probability.
 

@@ -12,6 +12,11 @@ from .candidates import covers
 
 __all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "choose_scaling", "fit_scaling"]
 
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 SCALINGS = ("standard", "sqrt", "minmax", "common", "rank")
 
 _MOST_QUANTILES = 1000

@@ -6,13 +6,13 @@ has a handful of candidates even where there are hundreds of classes.
 """
 
 from ._read import check_candidates
-from ._sets import candidate_counts, candidate_softmax, clean_rows, covers, estimate_proportions
+from ._sets import candidate_counts, candidate_softmax, covers, estimate_proportions, is_clean
 
 __all__ = [
     "candidate_counts",
     "candidate_softmax",
     "check_candidates",
-    "clean_rows",
     "covers",
     "estimate_proportions",
+    "is_clean",
 ]

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 
-def clean_rows(candidates: sp.csr_array) -> np.ndarray:
-    """Tell which samples are clean, that is, have a single candidate.
+def is_clean(candidates: sp.csr_array) -> np.ndarray:
+    """Return which samples are clean, that is, have a single candidate.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ def clean_rows(candidates: sp.csr_array) -> np.ndarray:
 
     Examples
     --------
-    >>> from sklearn_cleanse.candidates import check_candidates, clean_rows
-    >>> clean_rows(check_candidates([{"cat", "dog"}, {"cat"}])[1])
+    >>> from sklearn_cleanse.candidates import check_candidates, is_clean
+    >>> is_clean(check_candidates([{"cat", "dog"}, {"cat"}])[1])
     array([False,  True])
     """
     return np.diff(candidates.indptr) == 1
@@ -53,12 +53,12 @@ def candidate_counts(candidates: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     (array([1, 0]), array([2, 1]))
     """
     n_classes = candidates.shape[1]
-    lower = np.bincount(candidates[clean_rows(candidates)].indices, minlength=n_classes)
+    lower = np.bincount(candidates[is_clean(candidates)].indices, minlength=n_classes)
     return lower, np.bincount(candidates.indices, minlength=n_classes)
 
 
 def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 1e-7) -> np.ndarray:
-    """Class proportions from candidate sets alone.
+    """Estimate class proportions from candidate sets alone.
 
     Maximises ``sum_i log sum_{j in S_i} pi_j`` over the simplex, by expectation maximisation:
     each row spreads one vote over its candidates in the present proportions. This is the maximum
@@ -114,7 +114,7 @@ def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 
 
 
 def covers(candidates: sp.csr_array, columns: np.ndarray) -> np.ndarray:
-    """Tell which predictions lie inside the candidate sets.
+    """Return which predictions lie inside the candidate sets.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def check_scores(scores, *, nan_remedy=None) -> np.ndarray:
-    """Take a table of scores; refuse NaN if there is a remedy to name."""
+    """Return a table of scores as an array; refuse NaN if there is a remedy to name."""
     scores = np.asarray(scores, dtype=float)
     if scores.ndim != 2 or scores.shape[1] < 2 or not len(scores):
         raise ValueError(
@@ -23,7 +23,7 @@ def check_scores(scores, *, nan_remedy=None) -> np.ndarray:
 
 
 def check_average_ranks(average_ranks) -> np.ndarray:
-    """Take average ranks that some table of scores can have, up to rounding."""
+    """Return average ranks, if they are such that some table of scores has them, up to rounding."""
     ranks = np.asarray(average_ranks, dtype=float)
     k = len(ranks)
     if not abs(ranks.sum() - k * (k + 1) / 2) <= 0.01 * k:
@@ -43,7 +43,7 @@ def check_average_ranks(average_ranks) -> np.ndarray:
 
 
 def check_control(control, n_methods) -> int:
-    """Take the position of a method; negative ones count from the end."""
+    """Return the position of a method; negative ones count from the end."""
     if not -n_methods <= control < n_methods:
         raise ValueError(
             f"control is {control!r}; expected the position of one of {n_methods} methods, 0 to "
@@ -53,7 +53,7 @@ def check_control(control, n_methods) -> int:
 
 
 def check_alpha(alpha) -> float:
-    """Take a level of significance."""
+    """Return a level of significance."""
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha!r}; expected a level between 0 and 1, such as 0.05")
     return float(alpha)

@@ -172,7 +172,7 @@ def _friedman(ranks: np.ndarray, n: int, alpha: float, correction: float) -> Fri
 
 
 def critical_difference(n_methods, n_datasets, *, test="nemenyi", alpha=0.05) -> float:
-    """Tell how far apart two average ranks must be for the methods to differ.
+    """Compute how far apart two average ranks must be for the methods to differ.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def critical_difference(n_methods, n_datasets, *, test="nemenyi", alpha=0.05) ->
 
 
 def separation_note(n_methods, n_datasets, *, test="bonferroni-dunn", alpha=0.05) -> str:
-    """Say when there are too few data sets to separate the methods.
+    """Return a warning if there are too few data sets to separate the methods.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from .._table import format_table
-from ..candidates import candidate_counts, check_candidates, clean_rows, covers
+from ..candidates import candidate_counts, check_candidates, covers, is_clean
 
 __all__ = ["Characteristics", "describe"]
 
@@ -85,7 +85,7 @@ class Characteristics:
 
 
 def describe(S, y=None, *, X=None, name=""):
-    """Tell the characteristics of a partial-label data set.
+    """Compute the characteristics of a partial-label data set.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def describe(S, y=None, *, X=None, name=""):
         S = S.candidates
     classes, candidates = check_candidates(S, n_samples=None if X is None else np.shape(X)[0])
     sizes = np.diff(candidates.indptr)
-    clean = clean_rows(candidates)
+    clean = is_clean(candidates)
     never_true = noise_rate = None
     if y is not None:
         _, truth = check_candidates(y, n_samples=len(sizes), classes=classes)

@@ -14,7 +14,7 @@ from .._table import format_table
 from ..candidates import candidate_counts, candidate_softmax, covers
 from ..candidates._sets import candidate_log_mass
 from ._predictions import disambiguate, predict_labels, predict_log_proba
-from ._readers import check_weight, read, read_proba
+from ._readers import check_weight, read_labels, read_proba
 from ._scorer import Scorer
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> float:
-    """Share of predictions that lie inside the candidate set.
+    """Compute the share of predictions that lie inside the candidate set.
 
     It bounds the accuracy from above, as the true label is always a candidate. Where every sample
     has a single candidate it is the accuracy.
@@ -61,14 +61,14 @@ def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> 
     >>> covering_rate([{"cat", "dog"}, {"cat"}, {"cow", "dog"}], ["dog", "dog", "cow"])
     0.6666666666666666
     """
-    _, candidates, (columns,) = read(y_candidates, classes, y_pred=y_pred)
+    _, candidates, (columns,) = read_labels(y_candidates, classes, y_pred=y_pred)
     return _average(covers(candidates, columns), sample_weight)
 
 
 def approximated_accuracy(
     y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Accuracy to be expected if the confidences among the candidates are right.
+    """Compute the accuracy to be expected if the confidences among the candidates are right.
 
     A prediction outside the candidate set counts 0. One inside counts its share of the
     probability that the classifier gives to the candidates. Introduced by PLENCH (ICLR 2025) for
@@ -110,7 +110,7 @@ def approximated_accuracy(
 def candidate_log_loss(
     y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Mean negative logarithm of the probability given to the candidate set.
+    """Compute the mean negative logarithm of the probability given to the candidate set.
 
     Where every sample has a single candidate this is the log loss.
 
@@ -150,7 +150,7 @@ def candidate_log_loss(
 def disambiguation_accuracy(
     y_candidates, y_proba, truth, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Share of samples whose most likely candidate is the true label.
+    """Compute the share of samples whose most likely candidate is the true label.
 
     Clean samples are always right. ``sample_weight=~clean`` leaves them out. A sample whose true
     label is not among its candidates is always wrong.
@@ -191,7 +191,7 @@ def disambiguation_accuracy(
 def expected_calibration_error(
     y_candidates, y_proba, truth=None, *, n_bins=10, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Mean distance between confidence and accuracy, over bins of equal width.
+    """Compute the mean distance between confidence and accuracy, over bins of equal width.
 
     With ``truth``, the confidence is that of the most likely candidate among the candidates.
     Without, it is that of the prediction among all classes, and the covering rate stands in for
@@ -278,7 +278,7 @@ def candidate_report(
     all           3      2          3      0.67
     """
     labels = {"y_pred": y_pred} if truth is None else {"y_pred": y_pred, "truth": truth}
-    classes, candidates, columns = read(y_candidates, classes, **labels)
+    classes, candidates, columns = read_labels(y_candidates, classes, **labels)
     n_samples, n_classes = candidates.shape
     predicted, covered = columns[0], covers(candidates, columns[0])
 
@@ -329,7 +329,7 @@ def _average(values: np.ndarray, sample_weight: Any) -> float:
 def _bin(
     confidence: np.ndarray, right: np.ndarray, n_bins: int, sample_weight: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean confidence, rate of right answers and weight of each bin that is not empty."""
+    """Return mean confidence, rate of right answers and weight of each bin that is not empty."""
     if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
         raise ValueError(f"n_bins is {n_bins!r}; it must be an integer of at least 1")
     weight = check_weight(sample_weight, len(right))
@@ -363,12 +363,12 @@ def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
 
 
 def _log_loss_of_known(y: Any, log_proba: Any, classes: Any, sample_weight: Any) -> float:
-    """`candidate_log_loss` over the samples that have a candidate among the classes."""
+    """Compute `candidate_log_loss` over the samples that have a candidate among the classes."""
     candidates, log_proba, _ = read_proba(y, log_proba, True, classes)
     known = candidates[:, : len(classes)].sum(axis=1) > 0
     if not known.all():
         row = int(np.flatnonzero(~known)[0])
-        labels = read(y, classes)[0][candidates[[row]].indices].tolist()
+        labels = read_labels(y, classes)[0][candidates[[row]].indices].tolist()
         found = (
             f"{np.sum(~known)} of {len(known)} rows have no candidate that the classifier was "
             f"trained on, such as row {row} with {labels}"
@@ -384,7 +384,7 @@ def _log_loss_of_known(y: Any, log_proba: Any, classes: Any, sample_weight: Any)
 
 
 def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
-    _, _, (predicted, true) = read(y, classes, y_pred=y_pred, truth=truth)
+    _, _, (predicted, true) = read_labels(y, classes, y_pred=y_pred, truth=truth)
     return _average(predicted == true, sample_weight)
 
 

@@ -1,4 +1,4 @@
-"""What a fitted classifier says of samples: labels, log-probabilities, and their disambiguation."""
+"""Answers of a fitted classifier: labels, log-probabilities, confidences among candidates."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..candidates import candidate_softmax, check_candidates
-from ._readers import read
+from ._readers import read_labels
 
 
 def predict_labels(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
-    """Return the predicted labels; the candidates have no say."""
+    """Return the predicted labels. ``y`` is ignored: scorers pass it to all three functions."""
     return estimator.predict(X)
 
 
 def predict_log_proba(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
-    """Return the logarithm of each class's probability; the candidates have no say."""
+    """Return the logarithm of the probability of each class. ``y`` is ignored."""
     if hasattr(estimator, "predict_log_proba"):
         return estimator.predict_log_proba(X)
     with np.errstate(divide="ignore"):
@@ -28,11 +28,11 @@ def predict_log_proba(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
 
 
 def candidate_proba(estimator: Any, X: Any, y: Any) -> sp.csr_array:
-    """Return a classifier's confidence in each candidate: the one disambiguation there is.
+    """Compute the confidence of any classifier in each candidate.
 
-    An estimator that knows better than to restrict its probabilities to the candidates defines
-    ``_candidate_proba_of(X, candidates)``, which returns what this function does. It is found in
-    pipelines and searches, too.
+    Whatever disambiguates goes through here. By default probabilities are restricted to the
+    candidates and normalised. An estimator with a way of its own defines
+    ``_candidate_proba_of(X, candidates)``, which is found inside pipelines and searches as well.
 
     Parameters
     ----------
@@ -59,8 +59,7 @@ def extended_candidate_proba(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray
     These follow the estimator's classes and have confidence zero, except in samples that have no
     other candidate, where they share it evenly.
     """
-    classes, candidates, _ = read(y, estimator.classes_)
-    check_consistent_length(X, candidates)
+    classes, candidates, _ = read_labels(y, estimator.classes_, n_samples=_num_samples(X))
     n_known = len(estimator.classes_)
     if len(classes) == n_known:
         return classes, _restricted(estimator, X, candidates)

@@ -13,7 +13,9 @@ from ..candidates._labels import find_columns, label_array, order_labels, shorte
 from ..candidates._read import encode, read_form
 
 
-def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
+def read_labels(
+    y: Any, classes: Any, *, n_samples: int | None = None, **labels: Any
+) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
     """Return classes, candidates, and the column of each of the named arrays of labels."""
     arrays = {name: column_or_1d(values) for name, values in labels.items()}
     given = read_form(y)
@@ -21,7 +23,8 @@ def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array,
         predicted = [values for name, values in arrays.items() if name != "truth"]
         classes = _extend(classes, given.labels, *predicted)
     # Where all labels are the same there is nothing to learn, but nothing wrong with scoring.
-    classes, candidates = encode(given, classes, min_classes=1 if given.matrix is None else 2)
+    least = 1 if given.matrix is None else 2
+    classes, candidates = encode(given, classes, n_samples=n_samples, min_classes=least)
     columns = []
     for name, values in arrays.items():
         if len(values) != candidates.shape[0]:
@@ -55,7 +58,7 @@ def read_proba(
     """Return candidates, normalised log-probabilities and columns of labels."""
     log_proba = log_probabilities(y_proba, log)
     n_known = None if classes is None else len(classes)
-    _, candidates, columns = read(y, classes, **labels)
+    _, candidates, columns = read_labels(y, classes, **labels)
     n_samples, n_classes = candidates.shape
     if n_known is None:
         n_known = n_classes
@@ -71,7 +74,7 @@ def read_proba(
 
 
 def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
-    """Normalised log-probabilities, or an error that names the row."""
+    """Return normalised log-probabilities, or raise an error that names the row."""
     values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
     if values.ndim != 2:
         raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..metrics._measures import _best_candidate, _bin, _top_confidence
 from ..metrics._predictions import disambiguate, extended_candidate_proba, predict_log_proba
-from ..metrics._readers import read
+from ..metrics._readers import read_labels
 from ._figure import COLORS, MARKERS, axes_for
 
 _ENTRY = "entry of a disambiguation matrix"
@@ -102,7 +102,7 @@ class ReliabilityDisplay:
             found = _top_confidence(y_candidates, log_proba, None, True, estimator.classes_)
         else:
             classes, proba = extended_candidate_proba(estimator, X, y_candidates)
-            _, _, (true,) = read(y_candidates, classes, truth=truth)
+            _, _, (true,) = read_labels(y_candidates, classes, truth=truth)
             found = _best_candidate(proba, true)
         bins = _bin(*found, n_bins, sample_weight)
         name = type(estimator).__name__ if name is None else name
@@ -311,7 +311,7 @@ class DisambiguationDisplay:
             if truth is None
             else {"y_believed": y_believed, "truth": truth}
         )
-        classes, candidates, columns = read(y_candidates, classes, **labels)
+        classes, candidates, columns = read_labels(y_candidates, classes, **labels)
         if truth is None:
             rows = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
             row_class, believed = candidates.indices, columns[0][rows]

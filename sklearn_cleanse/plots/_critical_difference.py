@@ -112,7 +112,7 @@ class CriticalDifferenceDisplay:
         return cls(average_ranks, names, difference, control, note)
 
     def groups(self) -> list[list[int]]:
-        """Tell which methods cannot be told apart.
+        """Return the groups of methods that cannot be told apart.
 
         Returns
         -------
