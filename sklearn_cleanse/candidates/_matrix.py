@@ -13,6 +13,7 @@ from ._labels import is_missing
 def check_sparse(y: Any) -> sp.csr_array:
     if y.dtype.kind not in "biuf":
         raise ValueError(f"the candidate matrix has dtype {y.dtype}; it may hold only 0 and 1")
+    check_sparse_format(y, "y")
     matrix = sp.csr_array(y, copy=True)  # tidied in place below; the caller's stays as it is
     matrix.sum_duplicates()
     bad = np.flatnonzero((matrix.data != 0) & (matrix.data != 1))
@@ -21,6 +22,84 @@ def check_sparse(y: Any) -> sp.csr_array:
         _refuse_value(row, matrix.indices[bad[0]], matrix.data[bad[0]])
     matrix.eliminate_zeros()
     return matrix.astype(bool)
+
+
+def check_sparse_format(matrix: Any, name: str) -> None:
+    """Refuse a sparse matrix whose indices point outside: scipy's own code may crash on it."""
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"{name} is a sparse array of shape {matrix.shape}; expected two dimensions, "
+            "(n_samples, n_classes)"
+        )
+    n_rows, n_columns = matrix.shape
+    if matrix.format == "csr":
+        sizes = _check_pointers(matrix, n_rows, name)
+        _check_indices(matrix.indices[: matrix.indptr[-1]], n_columns, "column", sizes, name)
+    elif matrix.format == "csc":
+        _check_pointers(matrix, n_columns, name)
+        _check_indices(matrix.indices[: matrix.indptr[-1]], n_rows, "row", None, name)
+    elif matrix.format == "bsr":
+        height, width = matrix.data.shape[1:]
+        _check_pointers(matrix, n_rows // height, name)
+        columns = matrix.indices[: matrix.indptr[-1]].astype(np.int64) * width
+        _check_indices(columns, n_columns, "column", None, name)
+    elif matrix.format == "lil":
+        sizes = [len(row) for row in matrix.rows]
+        if len(sizes) != n_rows or sizes != [len(values) for values in matrix.data]:
+            _refuse_format(name, "its lists of columns and of values differ in length")
+        columns = np.array([column for row in matrix.rows for column in row] or np.empty(0, int))
+        _check_indices(columns, n_columns, "column", np.array(sizes), name)
+    else:  # built from pairs of indices, or, as diagonals are, turned into such without risk
+        if matrix.format == "dok":
+            pairs = np.array(list(matrix.keys()), dtype=np.int64).reshape(-1, 2).T
+        else:
+            entries = matrix if matrix.format == "coo" else matrix.tocoo()
+            pairs = entries.row, entries.col
+            if not len(entries.row) == len(entries.col) == len(entries.data):
+                _refuse_format(name, "rows, columns and values differ in number")
+        _check_indices(pairs[0], n_rows, "row", None, name)
+        _check_indices(pairs[1], n_columns, "column", None, name)
+
+
+def _check_pointers(matrix: Any, n_slots: int, name: str) -> np.ndarray:
+    """Check where the rows (or columns) of a compressed matrix begin; return their sizes."""
+    pointers = np.asarray(matrix.indptr)
+    if pointers.shape != (n_slots + 1,) or pointers.dtype.kind not in "iu" or pointers[0] != 0:
+        _refuse_format(name, f"indptr must hold {n_slots + 1} integers, the first of them 0")
+    sizes = np.diff(pointers.astype(np.int64))
+    if (sizes < 0).any():
+        at = int(np.argmax(sizes < 0))
+        _refuse_format(name, f"indptr falls from {pointers[at]} to {pointers[at + 1]} at {at}")
+    n_entries = min(len(matrix.indices), len(matrix.data))
+    if pointers[-1] > n_entries:
+        _refuse_format(name, f"indptr ends at {pointers[-1]}, but there are {n_entries} entries")
+    return sizes
+
+
+def _check_indices(
+    indices: np.ndarray, n_slots: int, what: str, row_sizes: np.ndarray | None, name: str
+) -> None:
+    if len(indices) and indices.dtype.kind not in "iu":
+        _refuse_format(name, f"its {what} indices have dtype {indices.dtype}, not integers")
+    wrong = np.flatnonzero((indices < 0) | (indices >= n_slots))
+    if not len(wrong):
+        return
+    where = ""
+    if row_sizes is not None:
+        where = f"row {np.searchsorted(np.cumsum(row_sizes), wrong[0], side='right')} of "
+    counted = "classes" if what == "column" else "samples"
+    raise ValueError(
+        f"{where}the sparse matrix {name} has an entry in {what} {indices[wrong[0]]}, but its "
+        f"{what}s are 0 to {n_slots - 1} ({len(wrong)} such entries); indices count from zero: "
+        f"subtract 1 if your {counted} are numbered from one, or pass the right shape"
+    )
+
+
+def _refuse_format(name: str, fault: str) -> None:
+    raise ValueError(
+        f"the sparse matrix {name} is malformed: {fault}; build it anew, such as by "
+        "scipy.sparse.csr_array((ones, (rows, columns)), shape=(n_samples, n_classes))"
+    )
 
 
 def dense_frame(frame: Any) -> np.ndarray:

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
+from ._matrix import check_sparse_format
+
 
 def is_clean(candidates: sp.csr_array) -> np.ndarray:
     """Return which samples are clean, that is, have a single candidate.
@@ -89,6 +91,8 @@ def estimate_proportions(candidates: Any, *, max_iter: int = 2000, tol: float = 
     >>> estimate_proportions(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 1, 0]])).round(3)
     array([0.333, 0.667, 0.   ])
     """
+    if sp.issparse(candidates):
+        check_sparse_format(candidates, "candidates")
     sets = sp.csr_array(candidates, dtype=np.float64)
     sets.data = (sets.data != 0).astype(np.float64)
     sets.eliminate_zeros()

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
 from ..candidates._labels import find_columns, label_array, order_labels, shorten
+from ..candidates._matrix import check_sparse_format
 from ..candidates._read import encode, read_form
 
 
@@ -75,7 +76,10 @@ def read_proba(
 
 def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
     """Return normalised log-probabilities, or raise an error that names the row."""
-    values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
+    if sp.issparse(y_proba):
+        check_sparse_format(y_proba, "y_proba")
+        y_proba = y_proba.toarray()
+    values = np.asarray(y_proba, dtype=float)
     if values.ndim != 2:
         raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
     if log:
