@@ -44,21 +44,21 @@ def check_sparse_format(matrix: Any, name: str) -> None:
         columns = matrix.indices[: matrix.indptr[-1]].astype(np.int64) * width
         _check_indices(columns, n_columns, "column", None, name)
     elif matrix.format == "lil":
-        sizes = [len(row) for row in matrix.rows]
-        if len(sizes) != n_rows or sizes != [len(values) for values in matrix.data]:
+        lengths = [len(row) for row in matrix.rows]
+        if len(lengths) != n_rows or lengths != [len(values) for values in matrix.data]:
             _refuse_format(name, "its lists of columns and of values differ in length")
         columns = np.array([column for row in matrix.rows for column in row] or np.empty(0, int))
-        _check_indices(columns, n_columns, "column", np.array(sizes), name)
+        _check_indices(columns, n_columns, "column", np.array(lengths), name)
     else:  # built from pairs of indices, or, as diagonals are, turned into such without risk
         if matrix.format == "dok":
-            pairs = np.array(list(matrix.keys()), dtype=np.int64).reshape(-1, 2).T
+            rows, columns = np.array(list(matrix.keys()), dtype=np.int64).reshape(-1, 2).T
         else:
             entries = matrix if matrix.format == "coo" else matrix.tocoo()
-            pairs = entries.row, entries.col
-            if not len(entries.row) == len(entries.col) == len(entries.data):
+            rows, columns = entries.row, entries.col
+            if not len(rows) == len(columns) == len(entries.data):
                 _refuse_format(name, "rows, columns and values differ in number")
-        _check_indices(pairs[0], n_rows, "row", None, name)
-        _check_indices(pairs[1], n_columns, "column", None, name)
+        _check_indices(rows, n_rows, "row", None, name)
+        _check_indices(columns, n_columns, "column", None, name)
 
 
 def _check_pointers(matrix: Any, n_slots: int, name: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
-from ._labels import find_columns, is_missing, order_labels, shorten
+from ._labels import check_classes, find_columns, is_missing, label_array, order_labels, shorten
 from ._matrix import check_dense, check_sparse, dense_frame
 
 
@@ -80,17 +80,23 @@ def read_form(y: Any) -> Given:
         if y.shape[1] != 1:
             return Given(check_dense(dense_frame(y)), np.asarray(y.columns))
         y = np.asarray(y)
+    if isinstance(y, (Mapping, Set)):
+        raise ValueError(
+            f"y is a {type(y).__name__}, which has no row per sample; pass a list in the order of "
+            "the rows of X" + (", such as list(y.values())" if isinstance(y, Mapping) else "")
+        )
     if isinstance(y, (str, bytes)) or not (isinstance(y, Iterable) or hasattr(y, "__array__")):
         raise ValueError(
             f"y is {y!r}; expected a candidate matrix, a list of label sets, or an array of labels"
         )
-    if not hasattr(y, "__array__"):
-        y = list(y)
-        if _holds_collections(y):
-            return _flatten(y)
-    y = np.asarray(y)
-    if y.dtype == object and y.ndim == 1 and _holds_collections(list(y)):
-        return _flatten(list(y))
+    rows = None if hasattr(y, "__array__") else list(y)
+    if rows is None:
+        y = np.asarray(y)
+        if y.dtype == object and y.ndim == 1:
+            rows = list(y)
+    if rows is not None and _holds_collections(rows):
+        return _flatten(rows)
+    y = y if isinstance(y, np.ndarray) else np.asarray(rows)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; its values are taken as "
@@ -99,6 +105,7 @@ def read_form(y: Any) -> Given:
             stacklevel=4,
         )
         y = y.ravel()
+        rows = rows and [row[0] for row in rows]
     if y.ndim == 2:
         return Given(check_dense(y))
     if y.ndim != 1:
@@ -108,10 +115,29 @@ def read_form(y: Any) -> Given:
         )
     if len(y) == 0:
         raise ValueError("y is empty (0 sample(s)); at least one sample is needed")
-    if y.dtype.kind in "fO":
-        _refuse_missing(y)
+    counts = np.ones(len(y), dtype=np.int64)
+    if y.dtype.kind in "fO" or rows is not None:
+        y = _check_labels(y, y.tolist() if rows is None else rows, counts)
     check_classification_targets(y)
-    return Given(labels=y, counts=np.ones(len(y), dtype=np.int64))
+    return Given(labels=y, counts=counts)
+
+
+def _check_labels(y: np.ndarray, rows: list[Any], counts: np.ndarray) -> np.ndarray:
+    """Check one label per row; ``rows`` holds them as they were before they became an array."""
+    missing = np.flatnonzero([is_missing(label) for label in rows])
+    if len(missing):
+        raise ValueError(
+            f"row {missing[0]}: the label is missing (NaN), and y contains NaN in {len(missing)} "
+            "row(s); drop the row, or mark all classes as candidates if nothing is known of it"
+        )
+    held = label_array(rows, rows, counts)
+    if held.dtype == object:
+        odd = next((i for i, label in enumerate(rows) if not isinstance(label, str)), 0)
+        raise ValueError(
+            f"row {odd} of y is {rows[odd]!r} ({type(rows[odd]).__name__}); labels are strings or "
+            "integers of 64 bits; write others as sets of one"
+        )
+    return y if held.dtype.kind == "U" else held  # strings that were objects stay objects
 
 
 def encode(
@@ -119,7 +145,7 @@ def encode(
 ) -> tuple[np.ndarray, sp.csr_array]:
     """Return classes and candidates; see `check_candidates`."""
     if classes is not None:
-        classes = np.asarray(classes)
+        classes = check_classes(classes)
     if given.matrix is None:
         classes, matrix = _mark(given.labels, given.counts, classes)
     else:
@@ -195,7 +221,7 @@ def _flatten(rows: list[Any]) -> Given:
 def _mark(labels: Any, counts: Any, classes: np.ndarray | None) -> tuple[np.ndarray, sp.csr_array]:
     """Turn labels, so many per row, into classes and a matrix."""
     if classes is None:
-        classes, columns = order_labels(labels)
+        classes, columns = order_labels(labels, counts)
     else:
         columns = find_columns(labels, classes)
         unknown = np.flatnonzero(columns < 0)
@@ -211,15 +237,6 @@ def _mark(labels: Any, counts: Any, classes: np.ndarray | None) -> tuple[np.ndar
     matrix = sp.csr_array((ones, columns, indptr), shape=(len(counts), len(classes)))
     matrix.sum_duplicates()  # a label named twice in one row is one candidate
     return classes, matrix.astype(bool)
-
-
-def _refuse_missing(y: np.ndarray) -> None:
-    missing = np.flatnonzero([is_missing(value) for value in y.tolist()])
-    if len(missing):
-        raise ValueError(
-            f"row {missing[0]}: the label is missing (NaN), and y contains NaN in {len(missing)} "
-            "row(s); drop the row, or mark all classes as candidates if nothing is known of it"
-        )
 
 
 def _match_columns(

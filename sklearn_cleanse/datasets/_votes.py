@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from ..candidates._labels import find_columns, order_labels
+from ..candidates._labels import check_classes, find_columns, is_missing, order_labels
 from ._bunch import check_columns, output_candidates
 
 __all__ = ["candidates_from_votes"]
@@ -70,7 +70,7 @@ def candidates_from_votes(
             "(a long table becomes one by DataFrame.pivot)"
         )
     if given is None:
-        given = np.array([[v is not None and v == v for v in row] for row in values], dtype=bool)
+        given = np.array([[not is_missing(v) for v in row] for row in values], dtype=bool)
         given = given.reshape(values.shape)
     empty = np.flatnonzero(~given.any(axis=1))
     if len(empty) and unlabelled == "raise":
@@ -109,7 +109,7 @@ def _encode(flat: list, classes, rows: np.ndarray, index) -> tuple[np.ndarray, n
                 "pass classes if there are labels that nobody gave"
             )
         return labels, columns
-    labels = np.asarray(classes)
+    labels = check_classes(classes)
     columns = find_columns(flat, labels)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):

@@ -261,12 +261,12 @@ def candidate_report(
     Returns
     -------
     report : str or dict
-        One entry per class and one named "all": in how many samples the class is a candidate, the
-        only candidate (clean), and predicted; and in what share of the samples predicted to be of
-        the class it is a candidate (covering). The true number lies between clean and candidates,
-        so a number predicted outside these is wrong for certain. A rate over no samples is NaN,
-        and a dash in the text. "all" counts samples, and with truth has the means over classes
-        that occur.
+        One entry per class and a last one named "all" ("(all)" if a class is called so): in how
+        many samples the class is a candidate, the only candidate (clean), and predicted; and in
+        what share of the samples predicted to be of the class it is a candidate (covering). The
+        true number lies between clean and candidates, so a number predicted outside these is
+        wrong for certain. A rate over no samples is NaN, and a dash in the text. "all" counts
+        samples, and with truth has the means over classes that occur.
 
     Examples
     --------
@@ -302,7 +302,10 @@ def candidate_report(
         str(name): {key: values[i].item() for key, values in table.items()}
         for i, name in enumerate(classes)
     }
-    report["all"] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
+    name = "all"
+    while name in report:  # as a class may be called
+        name = f"({name})"
+    report[name] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
     return report if output_dict else _as_text(report, digits)
 
 

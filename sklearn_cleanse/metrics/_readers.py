@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
-from ..candidates._labels import find_columns, label_array, order_labels, shorten
+from ..candidates._labels import check_classes, find_columns, label_array, order_labels, shorten
 from ..candidates._matrix import check_sparse_format
 from ..candidates._read import encode, read_form
 
@@ -18,7 +18,7 @@ def read_labels(
     y: Any, classes: Any, *, n_samples: int | None = None, **labels: Any
 ) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
     """Return classes, candidates, and the column of each of the named arrays of labels."""
-    arrays = {name: column_or_1d(values) for name, values in labels.items()}
+    arrays = {name: _label_column(values) for name, values in labels.items()}
     given = read_form(y)
     if given.matrix is None:  # the labels themselves: all that are named are classes, save by truth
         predicted = [values for name, values in arrays.items() if name != "truth"]
@@ -45,9 +45,15 @@ def read_labels(
     return classes, candidates, columns
 
 
+def _label_column(values: Any) -> np.ndarray:
+    if not hasattr(values, "__array__"):
+        values = label_array(list(values))
+    return column_or_1d(values)
+
+
 def _extend(classes: Any, *labels: Any) -> np.ndarray:
     """Append to the classes the labels that are new; without classes, sort those that occur."""
-    known = [] if classes is None else np.asarray(classes).tolist()
+    known = [] if classes is None else check_classes(classes).tolist()
     named = (values.tolist() if isinstance(values, np.ndarray) else values for values in labels)
     new, _ = order_labels(list(set().union(*named).difference(known)))
     return label_array([*known, *new.tolist()])
