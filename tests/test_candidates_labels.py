@@ -58,6 +58,60 @@ def test_labels_that_would_merge_or_multiply_are_refused(y, message):
         check_candidates(y)
 
 
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (
+            pd.DataFrame({"a": [1, 0], "b": [1, pd.NA]}, dtype="Int64"),
+            r"row 1, column 1 of the candidate matrix is NaN; write 1",
+        ),
+        (
+            pd.DataFrame({"a": [True, False], "b": [True, pd.NA]}, dtype="boolean"),
+            r"row 1, column 1 of the candidate matrix is NaN",
+        ),
+        (
+            ["a", "b", 1],
+            r"different types .* 'a' \(str\) of row 0 and the label 1 \(int\) of row 2",
+        ),
+        (np.array([1, "a"], dtype=object), r"the label 'a' \(str\) of row 1 .* 1 \(int\) of row 0"),
+        ([True, "a"], r"the label 'a' \(str\) of row 1 and the label True \(bool\) of row 0"),
+        ([b"a", "a"], r"the label 'a' \(str\) of row 1 and the label b'a' \(bytes\) of row 0"),
+        (np.array([1, 2, object()], dtype=object), r"row 2 of y is <object.* sets of one"),
+        ([datetime.date(2020, 1, 1), "a"], r"row 0 of y is datetime.date\(2020, 1, 1\) \(date\)"),
+        ([{"a": 1}, {"b": 1}], r"row 0 of y is of type dict; write its labels as a set"),
+        ([{"a"}, {"b": 1}], r"row 1 of y is of type dict"),
+        (
+            [(label for label in "ab")],
+            r"row 0 of y is of type generator; write its labels as a set",
+        ),
+        ([{"a"}, map(str, [1])], r"row 1 of y is of type map"),
+        ([range(2), range(3)], r"row 0 of y is of type range"),
+        (np.array([{"a"}, {"b": 1}], dtype=object), r"row 1 of y is of type dict"),
+        ([[1, [2]], [3, 4]], r"y is ragged: some entry holds several values; give every row one"),
+    ],
+)
+def test_odd_rows_are_refused_by_row_value_and_remedy(y, message):
+    with pytest.raises(ValueError, match=message):
+        check_candidates(y)
+
+
+@pytest.mark.parametrize(
+    ("y_pred", "message"),
+    [
+        ({"x": "a", "y": "b"}, r"y_pred is \{'x': .*; expected a list of labels, one per sample"),
+        ("ab", r"y_pred is 'ab'; expected a list of labels"),
+        (None, r"y_pred is None; expected a list"),
+        ([{"a"}, {"b"}], r"row 0 of y_pred is \{'a'\}; expected a single label"),
+        (np.eye(2), r"y_pred has shape \(2, 2\); expected one label per sample"),
+        (["a\0", "b"], r"the label 'a\\x00' \(str\) would become 'a'"),
+        (["a", 1], r"labels of different types"),
+    ],
+)
+def test_odd_predictions_are_refused(y_pred, message):
+    with pytest.raises(ValueError, match=message):
+        covering_rate([{"a"}, {"b"}], y_pred)
+
+
 class Animal(enum.IntEnum):
     CAT = 3
     DOG = 5

@@ -57,8 +57,8 @@ def label_array(
     for held, label in zip(array.tolist(), map(_plain, labels), strict=True):
         if held == label or held != held or array.dtype.kind in "mM":
             continue
-        if array.dtype.kind in "US" and not isinstance(label, (str, bytes)):
-            text = next(other for other in labels if isinstance(other, (str, bytes)))
+        if array.dtype.kind in "US" and not isinstance(label, type(held)):
+            text = next(other for other in labels if isinstance(other, type(held)))
             _refuse_order(text, label, found_in, counts)
         raise ValueError(
             f"{_describe(label, found_in, counts)} would become {held!r} in an array with the "

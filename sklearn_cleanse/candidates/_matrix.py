@@ -113,15 +113,15 @@ def check_dense(y: np.ndarray) -> sp.csr_array:
     if y.dtype != bool:
         if y.dtype.kind not in "iuf":
             for row, values in enumerate(y.tolist()):
-                odd = [value for value in values if not isinstance(value, (bool, int, float))]
-                if any(is_missing(value) for value in odd):
-                    _refuse_value(row, values.index(odd[0]), np.nan)
-                if odd:
-                    raise ValueError(
-                        f"row {row} of the candidate matrix holds {odd[0]!r}; it may hold only 0 "
-                        "and 1. Pass label names as a list of sets instead, such as "
-                        "[{'cat', 'dog'}, {'cat'}]"
-                    )
+                for column, value in enumerate(values):
+                    if is_missing(value):
+                        _refuse_value(row, column, np.nan)
+                    if not isinstance(value, (bool, int, float)):
+                        raise ValueError(
+                            f"row {row} of the candidate matrix holds {value!r}; it may hold only "
+                            "0 and 1. Pass label names as a list of sets instead, such as "
+                            "[{'cat', 'dog'}, {'cat'}]"
+                        )
             y = y.astype(float)
         wrong = (y != 0) & (y != 1)
         if wrong.any():

@@ -15,6 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from ._labels import check_classes, find_columns, is_missing, label_array, order_labels, shorten
 from ._matrix import check_dense, check_sparse, dense_frame
 
+_COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
+_ROWS = (*_COLLECTIONS, str, bytes)
+
 
 def check_candidates(
     y: Any, *, n_samples: int | None = None, classes: Any = None
@@ -96,7 +99,13 @@ def read_form(y: Any) -> Given:
             rows = list(y)
     if rows is not None and _holds_collections(rows):
         return _flatten(rows)
-    y = y if isinstance(y, np.ndarray) else np.asarray(rows)
+    try:
+        y = y if isinstance(y, np.ndarray) else np.asarray(rows)
+    except ValueError as error:
+        raise ValueError(
+            "y is ragged: some entry holds several values; give every row one entry per class, or "
+            "pass the labels themselves as sets"
+        ) from error
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; its values are taken as "
@@ -132,7 +141,7 @@ def _check_labels(y: np.ndarray, rows: list[Any], counts: np.ndarray) -> np.ndar
         )
     held = label_array(rows, rows, counts)
     if held.dtype == object:
-        odd = next((i for i, label in enumerate(rows) if not isinstance(label, str)), 0)
+        odd = next((i for i, label in enumerate(rows) if np.asarray(label).dtype == object), 0)
         raise ValueError(
             f"row {odd} of y is {rows[odd]!r} ({type(rows[odd]).__name__}); labels are strings or "
             "integers of 64 bits; write others as sets of one"
@@ -174,7 +183,17 @@ def encode(
 
 def _holds_collections(rows: list[Any]) -> bool:
     """Return whether these are label collections or rows of a matrix; refuse what could be both."""
-    kinds = [isinstance(row, (set, frozenset, list, tuple, np.ndarray)) for row in rows]
+    for i, row in enumerate(rows):
+        if (
+            isinstance(row, Iterable)
+            and not isinstance(row, _ROWS)
+            and not hasattr(row, "__array__")
+        ):
+            raise ValueError(
+                f"row {i} of y is of type {type(row).__name__}; write its labels as a set, such as "
+                "{'cat', 'dog'}"
+            )
+    kinds = [isinstance(row, _COLLECTIONS) for row in rows]
     if not any(kinds):
         return False
     if not all(kinds):

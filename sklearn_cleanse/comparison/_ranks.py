@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ._checks import check_alpha, check_average_ranks, check_control, check_scores
+from ._checks import check_alpha, check_average_ranks, check_control, check_p_values, check_scores
 
 
 def rank_methods(scores, *, missing="error") -> np.ndarray:
@@ -271,7 +271,7 @@ def holm(p_values) -> np.ndarray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(p_values, dtype=float)
+    p = check_p_values(p_values)
     adjusted = np.full(p.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]

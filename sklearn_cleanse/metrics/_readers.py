@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def read_labels(
     y: Any, classes: Any, *, n_samples: int | None = None, **labels: Any
 ) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
     """Return classes, candidates, and the column of each of the named arrays of labels."""
-    arrays = {name: _label_column(values) for name, values in labels.items()}
+    arrays = {name: _label_column(name, values) for name, values in labels.items()}
     given = read_form(y)
     if given.matrix is None:  # the labels themselves: all that are named are classes, save by truth
         predicted = [values for name, values in arrays.items() if name != "truth"]
@@ -45,10 +46,22 @@ def read_labels(
     return classes, candidates, columns
 
 
-def _label_column(values: Any) -> np.ndarray:
+def _label_column(name: str, values: Any) -> np.ndarray:
+    """Return one label per sample, as they are."""
     if not hasattr(values, "__array__"):
-        values = label_array(list(values))
-    return column_or_1d(values)
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+            raise ValueError(f"{name} is {values!r}; expected a list of labels, one per sample")
+        rows = list(values)
+        values = rows if any(isinstance(row, list) for row in rows) else label_array(rows)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; expected one label per sample")
+    for row, label in enumerate(array if array.dtype == object else ()):
+        if not isinstance(label, Hashable):
+            raise ValueError(f"row {row} of {name} is {label!r}; expected a single label")
+    return array
 
 
 def _extend(classes: Any, *labels: Any) -> np.ndarray:
