@@ -72,26 +72,13 @@ class Given:
 
 def read_form(y: Any) -> Given:
     """Find out which form ``y`` has, and check what can be checked without the classes."""
-    if y is None:
-        raise ValueError(
-            "y is None: this estimator requires y to be passed, but the target y is None; "
-            "pass a candidate matrix, a list of label sets, or labels"
-        )
-    if sp.issparse(y):
+    if sp.issparse(y):  # before dicts are refused: scipy 1.12 makes its "dok" format one
         return Given(check_sparse(y))
+    _refuse_no_rows(y)
     if hasattr(y, "columns"):  # a DataFrame, whatever library it comes from
         if y.shape[1] != 1:
             return Given(check_dense(dense_frame(y)), np.asarray(y.columns))
         y = np.asarray(y)
-    if isinstance(y, (Mapping, Set)):
-        raise ValueError(
-            f"y is a {type(y).__name__}, which has no row per sample; pass a list in the order of "
-            "the rows of X" + (", such as list(y.values())" if isinstance(y, Mapping) else "")
-        )
-    if isinstance(y, (str, bytes)) or not (isinstance(y, Iterable) or hasattr(y, "__array__")):
-        raise ValueError(
-            f"y is {y!r}; expected a candidate matrix, a list of label sets, or an array of labels"
-        )
     rows = None if hasattr(y, "__array__") else list(y)
     if rows is None:
         y = np.asarray(y)
@@ -107,6 +94,7 @@ def read_form(y: Any) -> Given:
             "pass the labels themselves as sets"
         ) from error
     if y.ndim == 2 and y.shape[1] == 1:
+        rows = rows and [row[0] for row in rows]
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; its values are taken as "
             "labels. Please change the shape of y to (n_samples,), for example using ravel().",
@@ -114,7 +102,6 @@ def read_form(y: Any) -> Given:
             stacklevel=4,
         )
         y = y.ravel()
-        rows = rows and [row[0] for row in rows]
     if y.ndim == 2:
         return Given(check_dense(y))
     if y.ndim != 1:
@@ -129,6 +116,23 @@ def read_form(y: Any) -> Given:
         y = _check_labels(y, y.tolist() if rows is None else rows, counts)
     check_classification_targets(y)
     return Given(labels=y, counts=counts)
+
+
+def _refuse_no_rows(y: Any) -> None:
+    if y is None:
+        raise ValueError(
+            "y is None: this estimator requires y to be passed, but the target y is None; "
+            "pass a candidate matrix, a list of label sets, or labels"
+        )
+    if isinstance(y, (Mapping, Set)):
+        raise ValueError(
+            f"y is a {type(y).__name__}, which has no row per sample; pass a list in the order of "
+            "the rows of X" + (", such as list(y.values())" if isinstance(y, Mapping) else "")
+        )
+    if isinstance(y, (str, bytes)) or not (isinstance(y, Iterable) or hasattr(y, "__array__")):
+        raise ValueError(
+            f"y is {y!r}; expected a candidate matrix, a list of label sets, or an array of labels"
+        )
 
 
 def _check_labels(y: np.ndarray, rows: list[Any], counts: np.ndarray) -> np.ndarray:
@@ -184,11 +188,7 @@ def encode(
 def _holds_collections(rows: list[Any]) -> bool:
     """Return whether these are label collections or rows of a matrix; refuse what could be both."""
     for i, row in enumerate(rows):
-        if (
-            isinstance(row, Iterable)
-            and not isinstance(row, _ROWS)
-            and not hasattr(row, "__array__")
-        ):
+        if isinstance(row, Iterable) and not (isinstance(row, _ROWS) or hasattr(row, "__array__")):
             raise ValueError(
                 f"row {i} of y is of type {type(row).__name__}; write its labels as a set, such as "
                 "{'cat', 'dog'}"
