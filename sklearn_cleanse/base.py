@@ -7,13 +7,15 @@ import functools
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from .candidates import candidate_softmax, check_candidates
 from .metrics._measures import _accuracy, covering_rate
-from .metrics._scorer import predict_log_proba
+from .metrics._predictions import candidate_proba
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
+
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
 
 
 def refuse_truth(fit):
@@ -45,21 +47,12 @@ def refuse_truth(fit):
     return checked
 
 
-def believe(estimator, X, y):
-    """Return each sample's most likely candidate by any classifier, and all confidences, sparse."""
-    check_is_fitted(estimator)
-    _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
-    if hasattr(estimator, "_believe"):  # without all probabilities at once
-        proba = estimator._believe(X, candidates)
-    else:
-        proba = candidate_softmax(predict_log_proba(estimator, X), candidates)
-    return estimator.classes_[proba.argmax(axis=1)], proba
-
-
 class PartialLabelMixin(ClassifierMixin):
     """Mixin for classifiers that learn from candidate sets.
 
-    It needs ``classes_`` and ``predict_log_proba`` (any row-wise order-preserving scores do).
+    It needs ``classes_``, ``predict`` and ``predict_log_proba``. A classifier may define
+    ``_candidate_proba_of(X, candidates)``, which takes and returns a csr_array, to find confidences
+    among candidates in a way of its own.
     """
 
     def score(self, X, y, sample_weight=None, truth=None):
@@ -91,7 +84,7 @@ class PartialLabelMixin(ClassifierMixin):
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
     def disambiguate(self, X, y, return_proba=False):
-        """Tell the most likely candidate of each sample.
+        """Return the most likely candidate of each sample.
 
         Parameters
         ----------
@@ -109,7 +102,8 @@ class PartialLabelMixin(ClassifierMixin):
         proba : ndarray of shape (n_samples, n_classes)
             Zero outside the candidates; rows sum to one. Only if ``return_proba`` is True.
         """
-        labels, proba = believe(self, X, y)
+        proba = candidate_proba(self, X, y)
+        labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba.toarray()) if return_proba else labels
 
 

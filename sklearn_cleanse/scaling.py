@@ -8,6 +8,11 @@ from torch import Tensor, nn
 
 __all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "fit_scaling"]
 
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 SCALINGS = ("standard", "sqrt", "minmax", "common", "rank")
 
 _MOST_QUANTILES = 1000

@@ -170,3 +170,9 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 def test_the_readme_and_the_guide_have_code():
     for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
         assert "```python\n" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("module_name", [*MODULES[1:], "sklearn_cleanse.base"])
+def test_completion_offers_public_names_only(module_name):
+    module = importlib.import_module(module_name)
+    assert {name for name in dir(module) if not name.startswith("_")} == set(module.__all__)

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
@@ -155,29 +156,11 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def disambiguate(self, X, y, return_proba=False):
-        """Tell the most likely candidate of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        y : array-like
-            Their candidates, in any form that `fit` takes.
-        return_proba : bool, default=False
-            Whether to return the confidence in each candidate as well.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The candidate of the largest output, always one of the sample's own.
-        proba : ndarray of shape (n_samples, n_classes)
-            The outputs projected onto the candidates. Only if ``return_proba`` is True.
-        """
+    def _candidate_proba_of(self, X, candidates):
+        """Return the outputs projected onto the candidates, sparse."""
         # Not by way of predict_proba: where that is zero on all candidates, the outputs still
         # rank them.
-        outputs = self._outputs(X)
-        _, candidates = check_candidates(y, n_samples=len(outputs), classes=self.classes_)
-        proba = project_simplex(outputs, candidates.toarray())
-        labels = self.classes_[proba.argmax(axis=1)]
-        return (labels, proba) if return_proba else labels
+        proba = project_simplex(self._outputs(X), candidates.toarray())
+        rows = np.repeat(np.arange(len(proba)), np.diff(candidates.indptr))
+        entries = (proba[rows, candidates.indices], candidates.indices, candidates.indptr)
+        return sp.csr_array(entries, shape=candidates.shape)

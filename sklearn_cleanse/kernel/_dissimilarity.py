@@ -252,7 +252,7 @@ class Dissimilarity:
         return gap
 
     def couple(self, confidences: np.ndarray) -> Coupling:
-        """Tell how the confidences of the partial samples interact, given those of the clean."""
+        """Return how the confidences of the partial samples interact, given those of the clean."""
         partial, clean = self.partial, self._clean
         n_samples, n_classes = confidences.shape
         # what a row of A is multiplied by: the confidences of clean samples, and ones to sum it
