@@ -318,10 +318,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
+        by_content = np.argsort(rank[used], kind="stable")
+        votes, kernel = self._vote(X, candidates, used[by_content], device)
         with _own_generator(random.randint(2**31 - 1), device):
             start = None
             if reset:
-                by_content = np.argsort(rank[used], kind="stable")
                 shuffled = used[by_content[random.permutation(len(used))]]
                 net, scaling = build_net(self, X, candidates, device, shuffled)
             else:
@@ -337,6 +338,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 net.module_.scaling,
                 used=None if is_all else used,
                 confidences=start,
+                votes=votes,
             )
             # A call that goes on shuffles differently from the one before, whatever the seed.
             rng = np.random.RandomState(random.randint(2**30) + len(net.history))
@@ -345,6 +347,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             interrupted, voters = net.train(rows, training, callbacks, rng)
         if voters is not None:
             self._voters = dataclasses.replace(voters, rows=used[voters.rows])
+        self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
         self._candidate_proba = net.confidences(X, candidates)
         self._sparse_candidates = sp.issparse(y)
@@ -381,6 +384,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             # Divide by n_members: losses are averaged, penalties are summed.
             weight_decay=self.weight_decay / self.n_members,
         )
+
+    def _vote(self, X, candidates, rows, device):
+        """Return the votes of all other rows and their regression, which are none here."""
+        return None, None
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds, which is nothing here."""

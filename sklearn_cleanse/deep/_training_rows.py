@@ -85,6 +85,8 @@ class TrainingRows(torch.utils.data.Dataset):
     confidences : ndarray of shape (n_candidates,), default=None
         Confidence in each candidate to begin with, in the order of the candidate matrix's entries.
         Even odds if None.
+    votes : ndarray of shape (n_candidates,), default=None
+        Votes of all other rows for each candidate, in the same order, if they have voted.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class TrainingRows(torch.utils.data.Dataset):
         scaling,
         used=None,
         confidences=None,
+        votes=None,
     ):
         self.X = as_tensor(X, device)
         self.device = self.X.device
@@ -112,6 +115,9 @@ class TrainingRows(torch.utils.data.Dataset):
         if confidences is None:
             confidences = np.repeat(1.0 / self.counts, self.counts)
         self.confidences = torch.tensor(confidences, dtype=torch.float32, device=self.device)
+        self.votes = None
+        if votes is not None:
+            self.votes = torch.tensor(votes, dtype=torch.float32, device=self.device)
         self.by_content = np.argsort(rank, kind="stable")
         self.scaling = scaling
         self.input_shape, self._scaled = self._scale()

@@ -233,7 +233,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         parts = []
         for rows in gen_batches(len(X), 1024):
             own = torch.from_numpy(candidates[rows].toarray())
-            votes = self.model_.vote_on(X[rows], own).numpy()
+            votes = self.model_.vote_on(self.model_.scores(X[rows]), own).numpy()
             parts.append(votes[own.numpy()])
         entries = (np.concatenate(parts), candidates.indices, candidates.indptr)
         return sp.csr_array(entries, shape=candidates.shape)

@@ -33,6 +33,10 @@ class KernelModel:
         The votes on its rows, which it is fitted to.
     X : ndarray of shape (n_basis, ...)
         The rows that predictions are made from: all training rows, or the landmarks.
+    rows : ndarray of shape (n_basis,), dtype int
+        Their row numbers.
+    is_clean : ndarray of shape (n_basis,), dtype bool
+        Whether each has a single candidate.
 
     Attributes
     ----------
@@ -43,23 +47,35 @@ class KernelModel:
 
     Examples
     --------
-    >>> import numpy as np, torch
-    >>> from sklearn_cleanse.votes import KernelModel, kernel_votes, make_ridge
-    >>> X = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
-    >>> S = torch.tensor([[1, 0], [1, 1], [1, 1], [0, 1], [1, 1], [1, 1]], dtype=torch.bool)
-    >>> ridge = make_ridge(X)
-    >>> model = KernelModel(ridge, kernel_votes(ridge, S), X)
+    >>> import numpy as np
+    >>> from sklearn_cleanse.candidates import check_candidates
+    >>> from sklearn_cleanse.votes import fit_kernel_votes
+    >>> X = np.array([[0.0], [0.1], [1.0], [1.1]])
+    >>> _, candidates = check_candidates([{0}, {0, 1}, {0, 1}, {1}])
+    >>> _, model = fit_kernel_votes(X, candidates, np.arange(4))
     >>> model.scores(np.array([[0.05], [1.05]])).argmax(dim=1)
     tensor([0, 1])
     """
 
-    def __init__(self, ridge: ExactRidge | LandmarkRidge, votes: KernelVotes, X: np.ndarray):
+    def __init__(
+        self,
+        ridge: ExactRidge | LandmarkRidge,
+        votes: KernelVotes,
+        X: np.ndarray,
+        rows: np.ndarray,
+        is_clean: np.ndarray,
+    ) -> None:
         self.kernel = ridge.kernel.to("cpu")
-        self.X = X
+        self.X, self.rows, self.is_clean = X, rows, is_clean
         self.coef = ridge.coefficients(votes.proba).cpu()
-        self.intercept = votes.proba.mean(dim=0).cpu()
-        self.log_rates, self.log_shares = votes.log_rates.cpu(), votes.log_shares.cpu()
+        self.intercept = votes.proba.mean(dim=0).cpu().to(self.coef.dtype)
+        self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
+        self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
         self.count_strength = votes.count_strength
+        # What the other rows say of each; with landmarks it cannot be told from what all say.
+        exact = isinstance(ridge, ExactRidge)
+        self._left_out = votes.left_out.cpu() if exact else None
+        self._sets = votes.proba.cpu() > 0 if exact else None
         self._views: list[Tensor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,8 +131,8 @@ class KernelModel:
         proba = proba.clamp(min=PROBABILITY_FLOOR)
         return proba / proba.sum(dim=1, keepdim=True)
 
-    def vote_on(self, X: np.ndarray, candidates: Tensor) -> Tensor:
-        """Vote on the candidates of new rows by the formula of the training rows.
+    def left_out_scores(self, X: np.ndarray, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict rows as in training: a training row has no say about itself.
 
         Parameters
         ----------
@@ -125,10 +141,34 @@ class KernelModel:
 
         Returns
         -------
+        scores : Tensor of shape (n_samples, n_classes)
+            With landmarks those of `scores`.
+        own : Tensor of shape (n_samples,), dtype int64
+            Position of each row among those that predictions are made from, -1 if it is none:
+            equal features and equal candidates give a training row away.
+        """
+        similarity = self.similarity(X)
+        scores = similarity @ self.coef + self.intercept
+        nearest, own = similarity.max(dim=1)
+        if self._left_out is None:
+            return scores, torch.where(nearest > 1 - 1e-9, own, -1)
+        same = (nearest > 1 - 1e-9) & (self._sets[own] == candidates).all(dim=1)
+        scores = torch.where(same[:, None], self._left_out[own], scores)
+        return scores, torch.where(same, own, -1)
+
+    def vote_on(self, scores: Tensor, candidates: Tensor) -> Tensor:
+        """Turn scores into votes by the formula of the training rows.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (n_samples, n_classes)
+        candidates : Tensor of shape (n_samples, n_classes), dtype bool
+
+        Returns
+        -------
         votes : Tensor of shape (n_samples, n_classes)
             Zero outside the candidates; rows sum to one.
         """
-        scores = self.scores(X)
         own = candidates.to(scores.dtype)
         return restrict(scores, own, self.log_shares, self.log_rates, self.count_strength)
 
@@ -201,7 +241,9 @@ def fit_kernel_votes(
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates[order].toarray()).to(device)
     votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
-    model = KernelModel(regression, votes, rows[: len(regression.basis[0])])
+    basis = order[: len(regression.basis[0])]
+    is_clean = np.diff(candidates.indptr)[basis] == 1
+    model = KernelModel(regression, votes, rows[: len(basis)], basis, is_clean)
     back = torch.from_numpy(np.argsort(order))
     votes = dataclasses.replace(
         votes,

@@ -110,8 +110,7 @@ def kernel_votes(
     >>> kernel_votes(make_ridge(X), S).proba.argmax(dim=1)
     tensor([0, 0, 0, 1, 1, 1])
     """
-    dtype = ridge.basis[0].dtype
-    S = candidates.to(dtype)
+    S = candidates.to(ridge.dtype)
     P = S / S.sum(dim=1, keepdim=True)
     first_shares = P.mean(dim=0)
     measures = count_strength == "auto"

@@ -53,6 +53,7 @@ class ExactRidge:
 
     def __init__(self, kernel: MeanKernel, X: np.ndarray, ridge: float = 0.02) -> None:
         self.kernel, self.basis = kernel, kernel.views(X)
+        self.dtype = self.basis[0].dtype
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0 + ridge)  # the mean of exactly equal rows, without rounding
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
@@ -123,13 +124,13 @@ class LandmarkRidge:
         K.diagonal().fill_(1.0)
         self._root = _inverse_root(K)
         n, r, dtype = len(X), len(landmarks), K.dtype
-        # Stored in single precision, which halves the memory; sums are in double.
-        exact = r == n
-        self._phi = torch.empty(n, r, dtype=dtype if exact else torch.float32, device=K.device)
+        # Single precision halves the memory of what has a row per sample; sums are in double.
+        self.dtype = dtype if r == n else torch.float32
+        self._phi = torch.empty(n, r, dtype=self.dtype, device=K.device)
         gram = ridge * torch.eye(r, dtype=dtype, device=K.device)
         for rows in self._blocks():
             block = kernel(kernel.views(X[rows]), self.basis) @ self._root
-            self._phi[rows] = block.to(self._phi.dtype)
+            self._phi[rows] = block.to(self.dtype)
             gram += block.T @ block
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         self._leverage = K.new_empty(n, 1)
@@ -165,7 +166,7 @@ class LandmarkRidge:
         """Return the coefficients of the features."""
         total = self._inverse.new_zeros(len(self._inverse), targets.shape[1])
         for rows in self._blocks():
-            centred = (targets[rows] - mean).to(self._phi.dtype)
+            centred = (targets[rows] - mean).to(self.dtype)
             total += (self._phi[rows].T @ centred).to(total.dtype)
         return self._inverse @ total
 
@@ -181,7 +182,7 @@ class LandmarkRidge:
         left_out : Tensor of shape (n_samples, n_outputs)
         """
         mean = targets.mean(dim=0)
-        coefficients = self._solve(targets, mean).to(self._phi.dtype)
+        coefficients = self._solve(targets, mean).to(self.dtype)
         found = torch.empty_like(targets)
         for rows in self._blocks():
             fitted, h = self._phi[rows] @ coefficients, self._leverage[rows].to(targets.dtype)
