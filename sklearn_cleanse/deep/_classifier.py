@@ -318,13 +318,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
-        by_content = np.argsort(rank[used], kind="stable")
-        votes, kernel = self._vote(X, candidates, used[by_content], device)
         with _own_generator(random.randint(2**31 - 1), device):
+            # From an order that does not depend on how the rows came.
+            shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
+            votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
             start = None
             if reset:
-                shuffled = used[by_content[random.permutation(len(used))]]
-                net, scaling = build_net(self, X, candidates, device, shuffled)
+                net, scaling = build_net(self, X, candidates, device, used[shuffle])
             else:
                 net, scaling = copy.deepcopy(self.net_), self.scaling_
                 if loss.confidences is not None:  # what it has learnt beats even odds
@@ -385,7 +385,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             weight_decay=self.weight_decay / self.n_members,
         )
 
-    def _vote(self, X, candidates, rows, device):
+    def _vote(self, X, candidates, used, shuffle, device):
         """Return the votes of all other rows and their regression, which are none here."""
         return None, None
 
@@ -440,7 +440,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return the confidence in each of the given candidates, sparse, block by block."""
         X = self._check_X(X, reset=False)
         parts = [
-            candidate_softmax(self.net_.log_proba(X[rows]), candidates[rows])
+            candidate_softmax(self._log_proba_of(X[rows]), candidates[rows])
             for rows in gen_batches(len(X), rows_per_block(candidates.shape[1]))
         ]
         return sp.vstack(parts, format="csr")
@@ -466,7 +466,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             Finite even where the probability itself would be rounded to zero.
         """
         check_is_fitted(self, "net_")
-        return self.net_.log_proba(self._check_X(X, reset=False))
+        return self._log_proba_of(self._check_X(X, reset=False))
 
     def predict_proba(self, X):
         """Return the probability of each class.
@@ -497,7 +497,15 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self, "net_")
-        return self.classes_[self.net_.most_likely(self._check_X(X, reset=False))]
+        return self.classes_[self._most_likely_of(self._check_X(X, reset=False))]
+
+    def _log_proba_of(self, X):
+        """Return log-probabilities of checked samples."""
+        return self.net_.log_proba(X)
+
+    def _most_likely_of(self, X):
+        """Return the column of the most likely class of checked samples."""
+        return self.net_.most_likely(X)
 
 
 #: Scaled features must fit into single precision, with room for squares.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import ClassVar
 
+import numpy as np
 import torch
+from scipy.special import log_softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibration
 from ..candidates import check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
+from ..votes import fit_kernel_votes
 from ._classifier import PartialLabelClassifier
 from ._explain import Explanation, explain_votes
 
@@ -27,6 +30,8 @@ PAPER_SETTINGS = {
     "neighbor_space": "representation",
     "vote": "hard",
     "vote_start": 0.0,
+    "vote_end": None,
+    "kernel_share": 0.0,
     "count_loss": "entropy",
     "hidden_layer_sizes": (300, 300),
     "dropout": 0.0,
@@ -66,12 +71,27 @@ class CleanSEClassifier(PartialLabelClassifier):
     neighbor_space : {"representation", "input"}, default="representation"
         Whether similarity (cosine) is that of the network's last hidden layer or that of the
         scaled features.
-    vote : {"soft", "hard"}, default="soft"
-        "hard" names one candidate per row by Eq. (3). "soft" lets each neighbour spread its
-        current confidences, weighted by similarity.
-    vote_start : float, default=0.3
-        Share of the epochs that pass before votes count. The neighbours of an untrained network
-        know little.
+    vote : {"kernel", "soft", "hard"}, default="kernel"
+        Who votes. "kernel": all other rows, by kernel regression with the row left out, once before
+        training; see `CleanSEKernelClassifier`. "soft" and "hard": neighbours while the network is
+        trained, each of which spreads its current confidences, weighted by similarity, or who
+        together name one candidate by Eq. (3).
+    vote_start : float, default=0.0
+        Share of the epochs that pass before votes count. Neighbours of an untrained network know
+        little: 0.3 suits them.
+    vote_end : float or None, default=1.0
+        Share of the epochs at which ``temperature`` has fallen to 1, in a straight line, so that
+        a network that outgrows the votes goes its own way. None keeps it constant.
+    count_strength : float in [0, 1] or "auto", default="auto"
+        How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
+        candidates depend on its label alone, as where labels join at random or come in bags;
+        "auto" measures how far that holds. 0 leaves counts out.
+    n_landmarks : int, "auto" or None, default="auto"
+        Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
+        all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    kernel_share : float in [0, 1], default=0.5
+        Weight of the kernel regression's log-probabilities, beside those of the network, in
+        predictions. 0 predicts by the network alone, which needs less memory and time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -178,8 +198,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "neighbors_from": [StrOptions({"dataset", "batch"})],
         "neighbor_space": [StrOptions({"representation", "input"})],
-        "vote": [StrOptions({"soft", "hard"})],
+        "vote": [StrOptions({"kernel", "soft", "hard"})],
         "vote_start": [Interval(Real, 0, 1, closed="both")],
+        "vote_end": [Interval(Real, 0, 1, closed="right"), None],
+        "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "kernel_share": [Interval(Real, 0, 1, closed="both")],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
 
@@ -192,8 +216,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         n_neighbors=10,
         neighbors_from="dataset",
         neighbor_space="representation",
-        vote="soft",
-        vote_start=0.3,
+        vote="kernel",
+        vote_start=0.0,
+        vote_end=1.0,
+        count_strength="auto",
+        n_landmarks="auto",
+        kernel_share=0.5,
         count_loss="interval",
         loss_params=None,
         module="mlp",
@@ -246,7 +274,38 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.neighbor_space = neighbor_space
         self.vote = vote
         self.vote_start = vote_start
+        self.vote_end = vote_end
+        self.count_strength = count_strength
+        self.n_landmarks = n_landmarks
+        self.kernel_share = kernel_share
         self.count_loss = count_loss
+
+    def _vote(self, X, candidates, used, shuffle, device):
+        """Let all other rows vote on each row; return votes by candidate, and the regression."""
+        if self.vote != "kernel" or self.temperature == 1:
+            return None, None
+        votes, model = fit_kernel_votes(
+            X,
+            candidates[shuffle],
+            used[shuffle],
+            count_strength=self.count_strength,
+            n_landmarks=self.n_landmarks,
+            device=device,
+        )
+        rows = np.repeat(np.argsort(shuffle), np.diff(candidates.indptr))
+        return votes.proba.numpy()[rows, candidates.indices], model
+
+    def _log_proba_of(self, X):
+        log_proba = self.net_.log_proba(X)
+        if self._kernel is None or not self.kernel_share:
+            return log_proba
+        kernel = self._kernel.normalize(self._kernel.scores(X)).log().numpy()
+        return log_softmax((1 - self.kernel_share) * log_proba + self.kernel_share * kernel, axis=1)
+
+    def _most_likely_of(self, X):
+        if self._kernel is None or not self.kernel_share:
+            return self.net_.most_likely(X)
+        return self._log_proba_of(X).argmax(axis=1)
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
@@ -261,6 +320,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             neighbors_from=self.neighbors_from,
             neighbor_space=self.neighbor_space,
             vote_start=0.0 if at_once else self.vote_start,
+            vote_end=self.vote_end,
             count_weight=self.count_weight,
             count_loss=self.count_loss,
             proportions=proportions,

@@ -152,7 +152,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         order = order[check_random_state(self.random_state).permutation(len(X))]
         votes, self.model_ = fit_kernel_votes(
             X,
-            candidates,
+            candidates[order],
             order,
             count_strength=self.count_strength,
             n_landmarks=n_landmarks,
@@ -161,10 +161,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             device=choose_device(self.device),
         )
         self.classes_ = classes
-        self.candidate_proba_ = votes.proba.numpy()
+        back = np.argsort(order)
+        self.candidate_proba_ = votes.proba.numpy()[back]
         if sp.issparse(y):
             self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
-        self.left_out_proba_ = self.model_.normalize(votes.left_out).numpy()
+        self.left_out_proba_ = self.model_.normalize(votes.left_out).numpy()[back]
         self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
         self.n_iter_, self.n_landmarks_ = votes.n_rounds, n_landmarks
         return self

@@ -203,11 +203,11 @@ def fit_kernel_votes(
     ----------
     X : ndarray of shape (n_samples, ...)
         The rows.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        Their candidates.
-    order : ndarray of shape (n_samples,), dtype int
-        The row numbers in random order; landmarks are the first ones. If it does not depend on
-        the order of the rows, neither do the votes, to the last bit.
+    candidates : csr_array of shape (n_voters, n_classes), dtype bool
+        Candidates of the rows in the order given next.
+    order : ndarray of shape (n_voters,), dtype int
+        Which rows vote, in random order: landmarks are the first ones. If that does not depend on
+        how the rows came, neither do the votes, to the last bit.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly counts weigh votes, as for `kernel_votes`.
     n_landmarks : int, "auto" or None, default="auto"
@@ -222,7 +222,7 @@ def fit_kernel_votes(
     Returns
     -------
     votes : KernelVotes
-        In the order of the rows, on the CPU.
+        In the order given, on the CPU.
     model : KernelModel
         The regression, on the CPU.
 
@@ -239,16 +239,15 @@ def fit_kernel_votes(
     """
     rows = _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
-    sets = torch.from_numpy(candidates[order].toarray()).to(device)
+    sets = torch.from_numpy(candidates.toarray()).to(device)
     votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
     basis = order[: len(regression.basis[0])]
-    is_clean = np.diff(candidates.indptr)[basis] == 1
+    is_clean = np.diff(candidates.indptr)[: len(basis)] == 1
     model = KernelModel(regression, votes, rows[: len(basis)], basis, is_clean)
-    back = torch.from_numpy(np.argsort(order))
     votes = dataclasses.replace(
         votes,
-        proba=votes.proba.cpu()[back],
-        left_out=votes.left_out.cpu()[back],
+        proba=votes.proba.cpu(),
+        left_out=votes.left_out.cpu(),
         log_rates=votes.log_rates.cpu(),
         log_shares=votes.log_shares.cpu(),
     )

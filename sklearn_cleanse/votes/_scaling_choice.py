@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from ..candidates import covers
 from ..scaling import SCALINGS
 from ._kernel_votes import kernel_votes
 from ._kernels import MeanKernel
@@ -52,5 +51,6 @@ def choose_scaling(X: np.ndarray, candidates: sp.csr_array, ridge: float = 0.05)
     for kind in SCALINGS:
         others = ExactRidge(MeanKernel.fit(X, kinds=(kind,)), X, ridge)
         votes = kernel_votes(others, sets, max_rounds=10)
-        rates.append(covers(candidates, votes.left_out.argmax(dim=1).numpy()).mean())
+        named = votes.left_out.argmax(dim=1, keepdim=True)
+        rates.append(float(sets.gather(1, named).double().mean()))
     return SCALINGS[int(np.argmax(rates))]
