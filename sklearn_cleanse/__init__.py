@@ -22,6 +22,7 @@ _SUBMODULES = (
     "counts",
     "datasets",
     "deep",
+    "explanation",
     "kernel",
     "losses",
     "metrics",

@@ -1,8 +1,8 @@
 """The network estimators, and the networks they train."""
 
+from ..explanation import Explanation
 from ._classifier import PartialLabelClassifier
 from ._cleanse import PAPER_SETTINGS, CleanSEClassifier
-from ._explain import Explanation
 from ._modules import MLP, MODULES, ResNet34
 
 __all__ = [

@@ -345,8 +345,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             training = self._plan(loss, loss_params, own_candidates, device, epochs)
             callbacks += copy.deepcopy(self.callbacks or [])
             interrupted, voters = net.train(rows, training, callbacks, rng)
-        if voters is not None:
-            self._voters = dataclasses.replace(voters, rows=used[voters.rows])
+        self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
+        self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
         self._candidate_proba = net.confidences(X, candidates)

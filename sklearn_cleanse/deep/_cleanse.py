@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from scipy.special import log_softmax
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -14,9 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from ..calibration import Calibration
 from ..candidates import check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
+from ..explanation import (
+    Explanation,
+    assemble,
+    blocks_to_explain,
+    poll_kernel,
+    poll_neighbors,
+)
+from ..losses import candidate_confidences, check_loss
 from ..votes import fit_kernel_votes
 from ._classifier import PartialLabelClassifier
-from ._explain import Explanation, explain_votes
 
 __all__ = ["PAPER_SETTINGS", "CleanSEClassifier"]
 
@@ -329,15 +337,15 @@ class CleanSEClassifier(PartialLabelClassifier):
     def explain(self, X, y=None) -> list[Explanation]:
         """Show which training rows vote on each sample, and what comes of it.
 
-        Voters are sought among all training rows that may vote, also where training sought them
-        in mini-batches, and say what they believed at the end of training.
+        With neighbours' votes, voters are sought among all training rows that may vote, also where
+        training sought them in mini-batches, and say what they believed at the end of training.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Samples to explain. A training row finds itself as its nearest neighbour unless
-            it is left out: similarity one and the same candidates give it away, and it is then
-            passed over, as in training.
+            Samples to explain. A training row has no vote about itself, as in training: the same
+            features and the same candidates give it away. (With landmarks it does not vote, but
+            what it has added to the regression stays.)
         y : array-like, default=None
             Their candidates, in any form that `fit` takes. If None, every class is one.
 
@@ -347,8 +355,31 @@ class CleanSEClassifier(PartialLabelClassifier):
             One per sample; print it for a small table.
         """
         check_is_fitted(self, "net_")
+        if self._kernel is None and self._voters is None:
+            raise ValueError(
+                f"nobody has voted in this training (temperature={self.temperature}); fit with "
+                "temperature above 1 to have votes explained"
+            )
         X = self._check_X(X, reset=False)
         candidates = None
         if y is not None:
             _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
-        return explain_votes(self, X, candidates)
+        explanations = []
+        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
+            explanations += self._explain_block(block, own)
+        return explanations
+
+    def _explain_block(self, X, own) -> list[Explanation]:
+        if self._kernel is not None:
+            _, votes, parts = poll_kernel(self._kernel, X, own, self.classes_)
+        else:
+            space = self._voters.calibration.neighbor_space
+            directions = torch.from_numpy(self.net_.directions(X, space))
+            votes, parts = poll_neighbors(self._voters, directions, own, self.classes_)
+        keeps = check_loss(self.loss).confidences
+        sets = sp.csr_array(own.numpy())
+        confidences = self.net_.confidences(X, sets, keeps or candidate_confidences).toarray()
+        kept = torch.from_numpy(confidences) if keeps else None
+        weights = self._calibration_.weigh(kept, own, votes.to(torch.float32))
+        best = self._most_likely_of(X)
+        return assemble(self.classes_, own, confidences, votes, weights, best, parts)

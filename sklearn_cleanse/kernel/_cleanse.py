@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._device import choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import check_candidates
+from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import fit_kernel_votes
 from ..votes._leave_one_out import count_landmarks, memory_needed
 
@@ -238,3 +239,33 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             parts.append(votes[own.numpy()])
         entries = (np.concatenate(parts), candidates.indices, candidates.indptr)
         return sp.csr_array(entries, shape=candidates.shape)
+
+    def explain(self, X, y=None):
+        """Show which training rows speak for and against each candidate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples to explain. A training row has no vote about itself, as in `fit`: the same
+            features and the same candidates give it away. (With landmarks it does not vote, but
+            what it has added to the regression stays.)
+        y : array-like, default=None
+            Their candidates, in any form that `fit` takes. If None, every class is one.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One per sample; print it for a small table.
+        """
+        X = self._check_X(X)
+        candidates = None
+        if y is not None:
+            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+        explanations = []
+        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
+            scores, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
+            shares = self.model_.normalize(scores).numpy() * own.numpy()
+            shares /= shares.sum(axis=1, keepdims=True)
+            best = self.model_.scores(block).argmax(dim=1).numpy()
+            explanations += assemble(self.classes_, own, shares, votes, votes, best, parts)
+        return explanations
