@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from skorch.callbacks import Callback
 
+from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.candidates import candidate_counts
+from sklearn_cleanse.datasets import make_partial_classification
 from sklearn_cleanse.deep import _training_rows as _rows
 from sklearn_cleanse.deep._training_rows import TrainingRows, as_tensor, content_rank
 
@@ -136,3 +139,25 @@ def test_scaled_features_are_kept_only_while_they_are_small(used, candidates, rn
     np.testing.assert_array_equal(not_kept.inputs(asked), expected)
     assert sum(calls) == scaled_by_now + 2
     assert kept.input_shape == not_kept.input_shape == (3,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("weight", [None, np.arange(300) % 3, np.linspace(0.0, 1.0, 300)])
+def test_a_fit_maps_features_from_a_file(weight, early_stopping, dtype, tmp_path):
+    """Also where some rows are left out or repeated."""
+    X, S, _ = make_partial_classification(300, 12, 3, random_state=0)
+    X = X.astype(dtype)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype=dtype, mode="r", shape=X.shape)
+    where = []
+
+    class Look(Callback):
+        def on_train_begin(self, net, X=None, **kwargs):
+            where.append(np.shares_memory(X.X.numpy(), mapped))
+
+    clf = CleanSEClassifier(
+        hidden_layer_sizes=(16,), max_epochs=2, early_stopping=early_stopping, callbacks=[Look()]
+    )
+    clf.fit(mapped, S, sample_weight=weight)
+    assert where == [True]
