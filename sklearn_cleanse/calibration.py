@@ -86,7 +86,17 @@ class Calibration:
     proportions: Tensor | None = None
 
     def votes_after(self, done: float) -> bool:
-        """Return whether votes count once a share ``done`` of the epochs has passed."""
+        """Return whether votes count by now.
+
+        Parameters
+        ----------
+        done : float
+            Share of the epochs that have passed.
+
+        Returns
+        -------
+        voting : bool
+        """
         return self.temperature > 1 and done >= self.vote_start
 
     def collect(
