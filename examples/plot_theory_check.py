@@ -110,16 +110,17 @@ class Watch(Callback):
         self.votes_, self.network_ = [], []
 
     def on_epoch_end(self, net, **kwargs):
-        directions = torch.from_numpy(net.infer_blocks(X, directions=True))
+        directions = torch.from_numpy(net.directions(X, "representation"))
         self.votes_.append(enhanced_label_accuracy(directions))
-        log_proba = net.infer_blocks(X)
+        log_proba = net.log_proba(X)
         self.network_.append(
             disambiguation_accuracy(S, log_proba, y, log=True, sample_weight=partial)
         )
 
 
-model = CleanSEClassifier(max_epochs=30, batch_size=32, callbacks=[Watch()], random_state=0)
-model.fit(X, S)
+model = CleanSEClassifier(
+    vote="soft", vote_start=0.3, max_epochs=30, batch_size=32, callbacks=[Watch()], random_state=0
+).fit(X, S)
 watch = next(callback for _, callback in model.net_.callbacks_ if isinstance(callback, Watch))
 
 scaled = torch.from_numpy((X - X.mean(axis=0)) / X.std(axis=0))

@@ -8,12 +8,10 @@ from skorch.callbacks import Callback
 
 from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.counts import COUNT_LOSSES
-from sklearn_cleanse.deep import _classifier, _net
 from sklearn_cleanse.losses import LOSSES
-from sklearn_cleanse.metrics import approximated_accuracy
-from sklearn_cleanse.votes import hard_votes
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
+NEIGHBORS = {"vote": "soft", "vote_start": 0.3, "neighbors_from": "dataset"}
 
 
 def same(first, second, X):
@@ -36,7 +34,7 @@ def test_each_part_of_the_calibration_does_something(loss, blobs):
     X, S, _ = blobs
     settings = [(1, 0), (3, 0), (1, 0.1), (3, 0.1)]  # the four rows of the ablation
     probas = [
-        CleanSEClassifier(loss, temperature=T, count_weight=weight, **QUICK)
+        CleanSEClassifier(loss, temperature=T, count_weight=weight, **NEIGHBORS, **QUICK)
         .fit(X, S)
         .predict_proba(X)
         for T, weight in settings
@@ -64,8 +62,9 @@ def test_every_reading_learns(loss, neighbors_from, neighbor_space, vote, blobs)
 
 def test_votes_start_late(blobs):
     X, S, _ = blobs
-    never = CleanSEClassifier(temperature=1, **QUICK).fit(X, S).history_
-    late = CleanSEClassifier(temperature=3, vote_start=0.5, **QUICK).fit(X, S).history_
+    params = {**QUICK, **NEIGHBORS, "vote_start": 0.5}
+    never = CleanSEClassifier(temperature=1, **params).fit(X, S).history_
+    late = CleanSEClassifier(temperature=3, **params).fit(X, S).history_
     losses = [[epoch["loss"] for epoch in history] for history in (never, late)]
     assert losses[0][:3] == losses[1][:3]
     assert losses[0][3] != losses[1][3]
@@ -93,26 +92,14 @@ def test_the_loss_is_base_plus_lambda_times_count(blobs):
         assert epoch["loss"] == pytest.approx(total, rel=1e-5)
 
 
-def test_clean_rows_pull_their_neighbours():
-    """A partial row between two clean groups goes with the nearer one, by votes alone."""
-    rng = np.random.RandomState(0)
-    near, far = np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    X = np.vstack([near + 0.05 * rng.normal(size=(20, 2)), far + 0.05 * rng.normal(size=(20, 2))])
-    S = np.repeat([[1, 0], [0, 1]], 20, axis=0)
-    S[::2] = 1  # every other row could be either
-    clf = CleanSEClassifier(vote="hard", **QUICK).fit(X, S)
-    why = clf.explain(X[:1], S[:1])[0]
-    assert why.votes.tolist() == [1.0, 0.0]
-    assert why.clean.any()
-
-
 # -- data that are legal, if odd -----------------------------------------------------------------
 
 
 def test_data_without_clean_rows(blobs):
     X, S, y = blobs
     partial = S.sum(axis=1) > 1
-    clf = CleanSEClassifier(**{**QUICK, "max_epochs": 30}).fit(X[partial], S[partial])
+    clf = CleanSEClassifier(**{**QUICK, "max_epochs": 30}, **NEIGHBORS)
+    clf.fit(X[partial], S[partial])
     assert clf.history_[-1]["clean_voter_share"] == 0
     assert clf.score(X, S, truth=y) > 0.8
 
@@ -250,7 +237,7 @@ def test_candidate_proba_is_the_disambiguation_of_the_training_rows(blobs):
 
 def test_history_tells_each_epoch(blobs):
     X, S, _ = blobs
-    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    clf = CleanSEClassifier(**NEIGHBORS, **QUICK).fit(X, S)
     assert clf.n_iter_ == len(clf.history_) == 6
     assert [epoch["epoch"] for epoch in clf.history_] == [1, 2, 3, 4, 5, 6]
     keys = {"loss", "base_loss", "count_loss", "covering_rate", "clean_voter_share", "seconds"}
@@ -279,187 +266,6 @@ def test_covering_rate_of_the_history_is_that_of_the_batches(blobs):
     clf = CleanSEClassifier(**QUICK, callbacks=[_Covered()]).fit(X, S)
     (counted,) = [cb for _, cb in clf.net_.callbacks_ if isinstance(cb, _Covered)]
     assert clf.history_[-1]["covering_rate"] == pytest.approx(counted.rows / len(X))
-
-
-def test_warm_start_goes_on(blobs):
-    X, S, _ = blobs
-    clf = CleanSEClassifier(warm_start=True, schedule="constant", **QUICK).fit(X, S)
-    before = clf.history_[-1]["loss"]
-    clf.fit(X, S)
-    assert clf.n_iter_ == 12
-    assert clf.history_[6]["loss"] < clf.history_[0]["loss"]
-    assert clf.history_[-1]["loss"] < before
-    assert CleanSEClassifier(**QUICK).fit(X, S).fit(X, S).n_iter_ == 6
-
-
-@pytest.mark.parametrize("again", ["fit", "partial_fit"])
-@pytest.mark.parametrize("schedule", ["onecycle", "constant"])
-def test_training_goes_on_under_every_schedule(schedule, again, blobs):
-    X, S, y = blobs
-    clf = CleanSEClassifier(warm_start=True, schedule=schedule, **QUICK)
-    clf.partial_fit(X, S).fit(X, S)
-    getattr(clf, again)(X[:90], S[:90], sample_weight=np.full(90, 0.5))
-    clf.set_params(loss="cc", weight_decay=0.0, batch_size=32, lr=1e-3).fit(X, S)
-    assert clf.n_iter_ == 1 + 6 + (6 if again == "fit" else 1) + 6
-    assert clf.net_.optimizer_.param_groups[0]["weight_decay"] == 0
-    assert clf.score(X, S, truth=y) > 0.9
-
-
-def test_partial_fit_votes_and_keeps_the_losses_own_confidences(blobs):
-    X, S, _ = blobs
-
-    def three_calls(loss, **params):
-        clf = CleanSEClassifier(loss, hidden_layer_sizes=(16,), random_state=0, **params)
-        for _ in range(3):
-            clf.partial_fit(X, S)
-        return clf.predict_proba(X)
-
-    assert not np.array_equal(three_calls("proden"), three_calls("proden", temperature=1))
-    off = {"temperature": 1, "count_weight": 0}
-    assert not np.array_equal(three_calls("proden", **off), three_calls("cavl", **off))
-
-
-@pytest.mark.parametrize("loss", [name for name in LOSSES if not LOSSES[name].confidences])
-def test_a_loss_without_confidences_has_even_ballots_whenever_it_goes_on(loss, blobs):
-    X, S, _ = blobs
-    clf = CleanSEClassifier(loss, warm_start=True, **QUICK).fit(X, S)
-    for go_on in (clf.fit, clf.partial_fit):
-        for why in go_on(X, S).explain(X[:20], S[:20]):
-            for ballot in why.ballots:
-                assert set(ballot.values()) == {np.float32(1 / len(ballot))}
-
-
-def test_partial_fit_learns_from_chunks(blobs):
-    X, S, y = blobs
-    clf = CleanSEClassifier(hidden_layer_sizes=(16,), random_state=0)
-    for _ in range(30):
-        for start in (0, 60):
-            clf.partial_fit(X[start : start + 60], S[start : start + 60])
-    assert clf.n_iter_ == 60
-    assert clf.score(X, S, truth=y) > 0.9
-
-
-def test_partial_fit_needs_all_classes_once(blobs):
-    X, _, y = blobs
-    clf = PartialLabelClassifier(**QUICK)
-    with pytest.raises(ValueError, match="classes must be passed on the first call"):
-        clf.partial_fit(X, y)
-    clf.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2]).partial_fit(X, y)
-    assert clf.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="not the same as in the first call"):
-        clf.partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(ValueError, match="row 0 has the label 7"):
-        clf.partial_fit(X[:1].repeat(2, 0), [7, 7])
-
-
-def test_early_stopping_stops_and_keeps_the_best(blobs):
-    X, S, _ = blobs
-    clf = CleanSEClassifier(
-        hidden_layer_sizes=(16,),
-        max_epochs=200,
-        schedule="constant",
-        early_stopping=True,
-        n_iter_no_change=3,
-        random_state=0,
-    ).fit(X, S)
-    scores = [epoch["validation_score"] for epoch in clf.history_]
-    assert clf.n_iter_ < 200
-    assert np.argmax(scores) == len(scores) - 4 or max(scores) == 1.0
-    assert clf.candidate_proba_.shape == S.shape
-
-
-def test_early_stopping_restores_the_best_epochs_weights(blobs):
-    class Weights(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            self.seen_ = [
-                *getattr(self, "seen_", []),
-                net.module_.state_dict()["network.head.bias"].clone(),
-            ]
-
-    X, S, _ = blobs
-    clf = CleanSEClassifier(
-        hidden_layer_sizes=(16,),
-        max_epochs=60,
-        schedule="constant",
-        early_stopping=True,
-        n_iter_no_change=4,
-        callbacks=[Weights()],
-        random_state=0,
-    ).fit(X, S)
-    best = np.argmax([epoch["validation_score"] for epoch in clf.history_])
-    seen = dict(clf.net_.callbacks_)["Weights"].seen_
-    assert torch.equal(clf.net_.module_.state_dict()["network.head.bias"], seen[best])
-
-
-def test_held_out_rows_are_scored_by_the_approximated_accuracy(blobs, monkeypatch):
-    X, S, _ = blobs
-    held_out, original = [], _net.early_stopping
-    monkeypatch.setattr(
-        _net, "early_stopping", lambda *args: [held_out.extend(args), original(*args)][1]
-    )
-    clf = CleanSEClassifier(early_stopping=True, **QUICK).fit(X, S)
-    rows, candidates, _ = held_out
-    best = max(epoch["validation_score"] for epoch in clf.history_)  # whose weights are kept
-    assert best == pytest.approx(approximated_accuracy(candidates, clf.predict_proba(rows)))
-
-
-def test_held_out_rows_are_never_trained_on(blobs, monkeypatch):
-    X, S, _ = blobs
-    held_out, trained_on = [], []
-    monkeypatch.setattr(_net, "early_stopping", lambda X, *args: [held_out.append(X), []][1])
-    original = _classifier.TrainingRows
-
-    def note(X, *args):
-        trained_on.append(X[args[-1]])
-        return original(X, *args)
-
-    monkeypatch.setattr(_classifier, "TrainingRows", note)
-    counted = []
-    check = _classifier.check_loss_params
-    monkeypatch.setattr(
-        _classifier, "check_loss_params", lambda *args: [counted.append(args[2]), check(*args)][1]
-    )
-    clf = CleanSEClassifier(early_stopping=True, **QUICK)
-    clf.fit(X, S, sample_weight=np.full(len(X), 5))
-    assert counted[0].shape[0] == len(trained_on[0])  # nor do they enter a prior
-    assert len(trained_on[0]) == 5 * (len(X) - len(held_out[0]))
-    assert not set(map(tuple, trained_on[0])) & set(map(tuple, held_out[0]))
-
-
-@pytest.mark.parametrize("vote", ["soft", "hard"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_explain_names_the_voters(loss, vote, blobs):
-    X, S, _ = blobs
-    clf = CleanSEClassifier(loss, n_neighbors=5, vote=vote, **QUICK).fit(X, S)
-    sets, keeps = torch.from_numpy(S == 1), LOSSES[loss].confidences
-    for i, why in enumerate(clf.explain(X[:30], S[:30])):
-        assert i not in why.neighbors  # nobody votes for himself
-        assert len(why.neighbors) == len(why.ballots) == 5
-        assert (np.diff(why.similarity) <= 0).all()
-        np.testing.assert_array_equal(why.clean, S[why.neighbors].sum(axis=1) == 1)
-        assert why.labels.tolist() == np.flatnonzero(S[i]).tolist()
-        for row, ballot in zip(why.neighbors, why.ballots, strict=True):
-            assert set(ballot) == set(np.flatnonzero(S[row]).tolist())
-            assert sum(ballot.values()) == pytest.approx(1, abs=1e-5)
-        assert why.confidences.sum() == pytest.approx(1, abs=1e-5)
-        assert loss != "cavl" or set(why.confidences) <= {0, 1}
-        if vote == "hard":
-            voters = torch.from_numpy(why.neighbors)[None], torch.from_numpy(why.similarity)[None]
-            votes = hard_votes(*voters, sets, sets[[i]])[0].numpy()
-            np.testing.assert_array_equal(why.votes, votes[S[i] == 1])
-        expected = 1 + 2 * why.votes
-        if keeps:
-            expected = why.confidences * expected
-            expected = expected if vote == "hard" else why.confidences + 2 * why.votes
-            expected = expected / expected.sum()
-        np.testing.assert_allclose(why.weights, expected, atol=1e-5)
-        assert str(why.prediction) in str(why)
-
-
-def test_explain_without_candidates_lets_all_classes_stand(blobs):
-    X, S, _ = blobs
-    why = CleanSEClassifier(**QUICK).fit(X, S).explain(X[:1] + 0.01)[0]
-    assert why.labels.tolist() == [0, 1, 2]
 
 
 def test_part_of_a_dict_is_not_a_parameter():

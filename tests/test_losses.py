@@ -3,8 +3,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from sklearn_cleanse.calibration import Calibration
 from sklearn_cleanse.candidates import check_candidates
-from sklearn_cleanse.losses import LOSSES, calibrate, candidate_confidences, check_loss_params
+from sklearn_cleanse.losses import LOSSES, candidate_confidences, check_loss_params
 
 PRIOR = {"scarce": {"class_prior": torch.full((4,), 0.25), "excluded_share": torch.full((4,), 0.5)}}
 
@@ -268,49 +269,16 @@ def test_confidences_vanish_outside_the_candidates_and_sum_to_one(batch):
             torch.testing.assert_close(confidences.sum(dim=1), torch.ones(6, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("soft", [True, False])
-@pytest.mark.parametrize("keeps", [True, False])
-def test_temperature_one_is_no_calibration(soft, keeps, batch):
-    logits, candidates = batch
-    confidences = candidate_confidences(logits.detach(), candidates) if keeps else None
-    votes = candidate_confidences(-logits.detach(), candidates)
-    weights = calibrate(confidences, candidates, votes, 1.0, soft)
-    torch.testing.assert_close(weights, confidences if keeps else candidates.double())
-
-
-def test_k_is_equation_4(batch):
-    _, candidates = batch
-    enhanced = candidates.double().argmax(dim=1)
-    votes = F.one_hot(enhanced, 4).double()
-    K = calibrate(None, candidates, votes, 5.0, soft=False)
-    for i, j in [(i, j) for i in range(6) for j in range(4)]:
-        expected = 0.0 if not candidates[i, j] else 5.0 if j == enhanced[i] else 1.0
-        assert K[i, j] == expected
-
-
-def test_a_hard_vote_multiplies_confidences_and_a_soft_one_averages():
-    candidates = torch.tensor([[True, True, False]])
-    confidences, votes = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
-    hard = calibrate(confidences, candidates, votes, 3.0, soft=False)
-    soft = calibrate(confidences, candidates, votes, 3.0, soft=True)
-    torch.testing.assert_close(hard, torch.tensor([[1.0, 0.0, 0.0]]))
-    torch.testing.assert_close(soft, torch.tensor([[1 / 3, 2 / 3, 0.0]]))
-
-
-def test_a_row_without_votes_keeps_its_confidences():
-    candidates = torch.tensor([[True, True]])
-    confidences = torch.tensor([[0.3, 0.7]])
-    for soft in (True, False):
-        weights = calibrate(confidences, candidates, torch.zeros(1, 2), 3.0, soft)
-        torch.testing.assert_close(weights, confidences)
-
-
 @pytest.fixture
 def voted(batch):
-    """A batch under K: nontrivial weights, as hard votes and soft ones make them."""
+    """A batch under K: nontrivial weights, as soft votes make them."""
     logits, candidates = batch
     votes = candidate_confidences(-logits.detach(), candidates)
-    return logits, candidates, calibrate(None, candidates, votes, 3.0, soft=True)
+    return (
+        logits,
+        candidates,
+        Calibration(temperature=3.0, vote="soft").weigh(None, candidates, votes),
+    )
 
 
 def test_k_stands_inside_the_logarithm_of_cc(voted):

@@ -4,7 +4,7 @@ import torch
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.deep._modules import MLP, ResNet34, dropout_factors, per_member
-from sklearn_cleanse.losses import LOSSES, candidate_confidences, pooled
+from sklearn_cleanse.losses import LOSSES, average_members, candidate_confidences
 
 
 def test_members_are_separate_networks():
@@ -50,7 +50,7 @@ def test_gradients_of_members_do_not_mix():
 def test_the_mean_probability_of_members_predicts():
     logits = torch.randn(6, 3, 4, dtype=torch.float64)
     mean = logits.softmax(dim=2).mean(dim=1)
-    torch.testing.assert_close(pooled(logits).exp(), mean)
+    torch.testing.assert_close(average_members(logits).exp(), mean)
     candidates = torch.rand(6, 4) < 0.5
     candidates[:, 0] = True
     restricted = mean * candidates

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from skorch.callbacks import Callback
 
+from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.candidates import candidate_counts
+from sklearn_cleanse.datasets import make_partial_classification
 from sklearn_cleanse.deep import _training_rows as _rows
-from sklearn_cleanse.deep._net import _Epoch
 from sklearn_cleanse.deep._training_rows import TrainingRows, as_tensor, content_rank
 
 
@@ -18,12 +20,15 @@ def candidates(rng):
 
 @pytest.fixture
 def rows(candidates, rng):
-    return TrainingRows(rng.normal(size=(37, 3)), candidates, None, "cpu", np.arange(37))
+    X = rng.normal(size=(37, 3))
+    return TrainingRows(X, candidates, None, "cpu", np.arange(37), scaling=torch.Tensor.float)
 
 
-@pytest.mark.parametrize("at_once", [2**14, 20, 1])
-def test_batches_lay_out_the_candidates_of_their_rows(at_once, rows, candidates, rng, monkeypatch):
-    monkeypatch.setattr(_rows, "ROWS_AT_ONCE", at_once)
+@pytest.mark.parametrize("index_rows", [2**14, 20, 1])
+def test_batches_lay_out_the_candidates_of_their_rows(
+    index_rows, rows, candidates, rng, monkeypatch
+):
+    monkeypatch.setattr(_rows, "INDEX_ROWS", index_rows)
     order = rng.permutation(37)
     seen = []
     for batch in rows.batches(order, [10, 10, 17], bounds=True):
@@ -41,19 +46,55 @@ def test_batches_lay_out_the_candidates_of_their_rows(at_once, rows, candidates,
 
 
 def test_what_is_written_through_a_batch_is_read_by_row(rows, candidates):
-    for batch in rows.blocks(8):
-        values = torch.arange(8.0).repeat_interleave(5)[: batch.shape[0] * 5].view(batch.shape)
-        rows.confidences[batch.entries] = values.flatten()[batch.cells]
-    expected = candidates.toarray() * (np.arange(37) % 8)[:, None]
-    np.testing.assert_array_equal(rows.confidence_matrix().toarray(), expected)
+    order = np.arange(37)[::-1].copy()
+    for batch in rows.batches(order, [8, 8, 21]):
+        values = batch.rows.float()[:, None] + torch.arange(5) / 8  # says its row and its class
+        rows.set_confidences(batch, values)
+    expected = candidates.toarray() * (np.arange(37)[:, None] + np.arange(5) / 8)
+    np.testing.assert_array_equal(rows.confidence_matrix(np.arange(37)).toarray(), expected)
+    some = np.array([30, 2, 2])
+    np.testing.assert_array_equal(rows.confidence_matrix(some).toarray(), expected[some])
+    assert rows.confidence_matrix(some).nnz == candidates[some].nnz  # also where one is zero
+
+
+def test_confidences_begin_as_even_odds_or_as_given(rows, candidates, rng):
+    counts = candidates.sum(axis=1)
+    np.testing.assert_array_equal(rows.confidences, np.float32(1 / np.repeat(counts, counts)))
+    given = rng.uniform(size=candidates.nnz).astype(np.float32)
+    own = TrainingRows(
+        np.zeros((37, 3)), candidates, None, "cpu", np.arange(37), torch.Tensor.float, None, given
+    )
+    np.testing.assert_array_equal(own.confidences, given)
+    assert not np.shares_memory(own.confidences.numpy(), given)  # training writes them
+
+
+def test_blocks_are_the_given_rows_in_the_given_order(rows, candidates, monkeypatch):
+    monkeypatch.setattr(_rows, "BLOCK_VALUES", 1)  # blocks of 64 rows, never fewer
+    order = np.concatenate([np.arange(37)[::-1], np.arange(37)])
+    first, second = rows.blocks(5, 3, rows=order)
+    assert [first.shape[0], second.shape[0]] == [64, 10]
+    assert [*first.rows.tolist(), *second.rows.tolist()] == order.tolist()
+    own = np.vstack([first.candidates.numpy(), second.candidates.numpy()])
+    np.testing.assert_array_equal(own, candidates[order].toarray())
+
+
+def test_an_epoch_visits_every_row_once(rows):
+    batches = list(rows.epoch(12, np.random.RandomState(0), bounds=False))
+    assert [batch.shape[0] for batch in batches] == rows.batch_sizes(12)
+    visited = torch.cat([batch.rows for batch in batches])
+    assert sorted(visited.tolist()) == list(range(37))
+    again = torch.cat([b.rows for b in rows.epoch(12, np.random.RandomState(0), bounds=False)])
+    assert torch.equal(visited, again)
+    assert all(batch.bounds is None for batch in batches)
+    counted = list(rows.epoch(12, np.random.RandomState(0), bounds=True))
+    assert all(batch.bounds.shape == (2, 5) for batch in counted)
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "batch_size", "sizes"),
-    [(37, 10, [10, 10, 10, 7]), (37, 12, [12, 12, 13]), (37, 36, [37]), (37, 100, [37])],
+    ("batch_size", "sizes"), [(10, [10, 10, 10, 7]), (12, [12, 12, 13]), (36, [37]), (100, [37])]
 )
-def test_no_batch_of_one_row_is_left(rows, n_rows, batch_size, sizes):
-    assert _Epoch(rows, batch_size, np.random.RandomState(0), False).sizes == sizes
+def test_no_batch_of_one_row_is_left(rows, batch_size, sizes):
+    assert rows.batch_sizes(batch_size) == sizes
 
 
 def test_the_order_of_contents_does_not_depend_on_the_order_of_rows(rng):
@@ -63,18 +104,6 @@ def test_the_order_of_contents_does_not_depend_on_the_order_of_rows(rng):
     first, second = (np.argsort(content_rank(*rows)) for rows in ((X, S), (X[shuffle], S[shuffle])))
     np.testing.assert_array_equal(X[first], X[shuffle][second])
     np.testing.assert_array_equal(S[first].toarray(), S[shuffle][second].toarray())
-
-
-def test_a_large_data_set_has_a_pool_of_clean_rows_and_a_sample(rows, monkeypatch):
-    monkeypatch.setattr(_rows, "MOST_PAIRS", 12 * len(rows))
-    monkeypatch.setattr(_rows, "FEWEST_VOTERS", 2)
-    rows.choose_pool(np.random.RandomState(0))
-    clean = np.flatnonzero(rows.counts == 1)
-    assert len(rows.pool) == 12
-    assert np.isin(rows.pool, clean).sum() >= min(6, len(clean))
-    position = rows.pool_position.numpy()
-    assert (position[rows.pool] == np.arange(12)).all()
-    assert (np.delete(position, rows.pool) == -1).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
@@ -87,11 +116,48 @@ def test_features_are_used_without_a_copy(dtype, tmp_path):
     assert tensor.dtype == torch.from_numpy(np.empty(0, dtype)).dtype
 
 
-def test_scaled_features_are_kept_only_while_they_are_small(rows, monkeypatch):
-    double = lambda X: 2 * X.float()  # noqa: E731
-    rows.scale(double)
-    kept = rows.inputs(torch.tensor([3, 1]))
-    monkeypatch.setattr(_rows, "MOST_SCALED_VALUES", 1)
-    rows.scale(double)
-    assert rows.scaled is None
-    torch.testing.assert_close(rows.inputs(torch.tensor([3, 1])), kept)
+@pytest.mark.parametrize("used", [None, np.array([5, 5, 9, *range(34)])])
+def test_scaled_features_are_kept_only_while_they_are_small(used, candidates, rng, monkeypatch):
+    X, calls = rng.normal(size=(37, 3)), []
+
+    def double(X):
+        calls.append(len(X))
+        return 2 * X.float()
+
+    def rows():
+        return TrainingRows(X, candidates, None, "cpu", np.arange(37), double, used)
+
+    asked = torch.tensor([3, 1])
+    expected = 2 * X[asked if used is None else used[asked]].astype(np.float32)
+    kept = rows()
+    scaled_by_now = sum(calls)
+    np.testing.assert_array_equal(kept.inputs(asked), expected)
+    assert sum(calls) == scaled_by_now
+    monkeypatch.setattr(_rows, "MAX_SCALED_VALUES", 1)
+    not_kept = rows()
+    scaled_by_now = sum(calls)
+    np.testing.assert_array_equal(not_kept.inputs(asked), expected)
+    assert sum(calls) == scaled_by_now + 2
+    assert kept.input_shape == not_kept.input_shape == (3,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("weight", [None, np.arange(300) % 3, np.linspace(0.0, 1.0, 300)])
+def test_a_fit_maps_features_from_a_file(weight, early_stopping, dtype, tmp_path):
+    """Also where some rows are left out or repeated."""
+    X, S, _ = make_partial_classification(300, 12, 3, random_state=0)
+    X = X.astype(dtype)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype=dtype, mode="r", shape=X.shape)
+    where = []
+
+    class Look(Callback):
+        def on_train_begin(self, net, X=None, **kwargs):
+            where.append(np.shares_memory(X.X.numpy(), mapped))
+
+    clf = CleanSEClassifier(
+        hidden_layer_sizes=(16,), max_epochs=2, early_stopping=early_stopping, callbacks=[Look()]
+    )
+    clf.fit(mapped, S, sample_weight=weight)
+    assert where == [True]

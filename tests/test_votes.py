@@ -3,7 +3,13 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from sklearn_cleanse.votes import cosine_directions, hard_votes, nearest, restrict, soft_votes
+from sklearn_cleanse.votes import (
+    candidate_shares,
+    cosine_directions,
+    hard_votes,
+    nearest,
+    soft_votes,
+)
 
 
 def test_nearest_agrees_with_scikit_learn(rng):
@@ -91,15 +97,17 @@ def test_soft_votes_are_similarity_weighted_confidences(rng):
 def test_clean_voters_alone_make_soft_votes_a_weighted_poll(voters):
     votes = soft_votes(torch.tensor([[0, 1, 2]]), torch.full((1, 3), 0.5), voters.float())
     own = torch.tensor([[True, True, False, False]])
-    torch.testing.assert_close(restrict(votes, own), torch.tensor([[1 / 3, 2 / 3, 0.0, 0.0]]))
+    torch.testing.assert_close(
+        candidate_shares(votes, own), torch.tensor([[1 / 3, 2 / 3, 0.0, 0.0]])
+    )
 
 
 def test_votes_for_other_labels_lower_the_trust(voters):
     votes = soft_votes(torch.tensor([[0, 1, 2, 5]]), torch.full((1, 4), 0.5), voters.float())
     own = torch.tensor([[True, True, False, False]])
-    kept = restrict(votes, own)
+    kept = candidate_shares(votes, own)
     torch.testing.assert_close(kept, torch.tensor([[1 / 4, 2 / 4, 0.0, 0.0]]))
-    assert restrict(votes, ~own & torch.tensor([[True, True, True, False]])).sum() == 0
+    assert candidate_shares(votes, ~own & torch.tensor([[True, True, True, False]])).sum() == 0
 
 
 def test_hard_votes_break_ties_by_nearness_among_many():

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from sklearn_cleanse import CleanSEClassifier, _rows
+from sklearn_cleanse import CleanSEClassifier, calibration
 from sklearn_cleanse.datasets import make_partial_classification
 
 
@@ -29,8 +29,8 @@ def run(size, n_samples, n_test, epochs, seed):
         n_samples + n_test, 40, 20, kind="flip", flip_proba=0.2, random_state=seed
     )
     train, test = slice(n_samples), slice(n_samples, None)
-    _rows.MOST_PAIRS, _rows.FEWEST_VOTERS = 0, size  # so that the pool has just this size
-    clf = CleanSEClassifier(max_epochs=epochs, random_state=seed)
+    calibration.MAX_PAIRS, calibration.MIN_VOTERS = 0, size  # so that the pool has just this size
+    clf = CleanSEClassifier(vote="soft", vote_start=0.3, max_epochs=epochs, random_state=seed)
     began = time.perf_counter()
     clf.fit(X[train], S[train])
     seconds = time.perf_counter() - began

@@ -43,7 +43,7 @@ class LastEpochs(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         if self.every or len(net.history) > net.max_epochs - LAST_EPOCHS:
-            predicted = net.infer_blocks(self.X).argmax(axis=1)
+            predicted = net.most_likely(self.X)
             self.accuracies_.append(float((predicted == self.y).mean()))
 
 

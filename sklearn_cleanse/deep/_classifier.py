@@ -245,7 +245,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._validate_params()
         again = self.warm_start and hasattr(self, "net_")
         with self._unchanged_on_error():
-            return self._train(X, y, sample_weight, self.max_epochs, reset=not again)
+            self._train(X, y, sample_weight, self.max_epochs, reset=not again)
+        return self._pass_interrupt_on()
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
@@ -285,18 +286,28 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"{self.classes_.tolist()}"
             )
         with self._unchanged_on_error():
-            return self._train(X, y, sample_weight, None, reset=first, classes=classes)
+            self._train(X, y, sample_weight, None, reset=first, classes=classes)
+        return self._pass_interrupt_on()
 
     @contextmanager
     def _unchanged_on_error(self):
-        """Leave the estimator as it was if something goes wrong."""
+        """Leave the estimator as it was if something goes wrong, or before there is a model."""
         before = dict(self.__dict__)
         try:
             yield
-        except Exception:
+        except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+    def _pass_interrupt_on(self):
+        """Return the estimator, or end what called it if its training was interrupted."""
+        if self.interrupted_:
+            raise KeyboardInterrupt(
+                f"training was interrupted after {self.n_iter_} epochs; the model keeps what it "
+                "has learnt so far, and interrupted_ is True"
+            )
+        return self
 
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
@@ -358,12 +369,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         ]
         self.n_iter_ = len(self.history_)
         self.interrupted_ = interrupted
-        if interrupted:
-            raise KeyboardInterrupt(
-                f"training was interrupted after {self.n_iter_} epochs; the model keeps what it "
-                "has learnt so far, and interrupted_ is True"
-            )
-        return self
 
     def _plan(self, loss, loss_params, candidates, device, epochs) -> _net.Training:
         """Describe a training of some epochs; None: a single one, off the schedule."""
