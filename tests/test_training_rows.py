@@ -5,10 +5,12 @@ import torch
 from skorch.callbacks import Callback
 
 from sklearn_cleanse import CleanSEClassifier
+from sklearn_cleanse._device import as_tensor
+from sklearn_cleanse.base import content_rank
 from sklearn_cleanse.candidates import candidate_counts
 from sklearn_cleanse.datasets import make_partial_classification
 from sklearn_cleanse.deep import _training_rows as _rows
-from sklearn_cleanse.deep._training_rows import TrainingRows, as_tensor, content_rank
+from sklearn_cleanse.deep._training_rows import TrainingRows
 
 
 @pytest.fixture
