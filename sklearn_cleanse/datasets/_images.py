@@ -1,4 +1,4 @@
-"""Image benchmarks: idx files, CIFAR's pickled batches, or OpenML. They come without candidates."""
+"""Image benchmarks, from idx files, CIFAR's pickled batches or OpenML. They have no candidates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sklearn.utils import Bunch
 from ._catalogue import IMAGE_SETS, ImageSet, find_record, names_of, plain
 from ._fetch import data_folder, find_file
 
-__all__ = ["load_images"]
+__all__ = ["fetch_images", "load_images"]
 
 _IDX_PARTS = {"train": "train", "test": "t10k"}
 _CIFAR_PARTS = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 
 
-def load_images(
+def fetch_images(
     name,
     *,
     subset="all",
@@ -31,13 +31,15 @@ def load_images(
     download_if_missing=True,
     return_X_y=False,
 ):
-    """Load an image benchmark, to which `make_candidates` then adds candidates.
+    """Return an image benchmark, for `make_candidates` to add candidates to; download if needed.
 
     The sets are "mnist", "fashion_mnist", "kuzushiji_mnist" and "cifar10". Their files are looked
     for in ``data_home``, in a folder named after the set: ``train-images-idx3-ubyte.gz`` and its
     three companions (packed or not; also in torchvision's ``MNIST/raw``) or, for CIFAR-10,
     ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` in ``cifar-10-batches-py``. Where they
-    are missing, `sklearn.datasets.fetch_openml` fetches the set.
+    are missing, `sklearn.datasets.fetch_openml` downloads the set.
+
+    ``load_images`` is another name for this function.
 
     Parameters
     ----------
@@ -83,11 +85,11 @@ def load_images(
 
     Examples
     --------
-    ``X, y = load_images("mnist", return_X_y=True)`` and ``S = make_candidates(y)`` make a
+    ``X, y = fetch_images("mnist", return_X_y=True)`` and ``S = make_candidates(y)`` make a
     benchmark. A wrong name is answered with the right one:
 
-    >>> from sklearn_cleanse.datasets import load_images
-    >>> load_images("fashion mist")
+    >>> from sklearn_cleanse.datasets import fetch_images
+    >>> fetch_images("fashion mist")
     Traceback (most recent call last):
     ...
     ValueError: name is 'fashion mist', which is no known data set; did you mean 'fashion_mnist'?...
@@ -119,6 +121,9 @@ def load_images(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
+load_images = fetch_images  # the name of version 0.1
+
+
 def _files_of(key: str) -> str:
     if key == "cifar10":
         return "'data_batch_1' to 'data_batch_5' and 'test_batch'"
@@ -127,7 +132,7 @@ def _files_of(key: str) -> str:
 
 
 def _folders(key: str, record: ImageSet, home: Path) -> list[Path]:
-    """Tell where a set's files may be: folders of its name, for the file names are all alike."""
+    """Return the folders to search: only those of the set's name, as all sets share file names."""
     names = names_of(key, record) | {plain(record.folder)}
     try:
         inside = [path for path in sorted(home.iterdir()) if plain(path.name) in names]
@@ -205,7 +210,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _reconstruct(subtype: type, shape: Any, dtype: Any) -> np.ndarray:
-    """Start an empty array, as numpy's own function of that name does, but of no size."""
+    """Return an empty array, whatever shape the file asks for; its state is set later."""
     return np.ndarray.__new__(np.ndarray, (0,), "b")
 
 

@@ -11,10 +11,10 @@ from ._catalogue import PLL_SETS, PLLSet, find_record, names_of
 from ._fetch import data_folder, download, find_file
 from ._mat import read_mat
 
-__all__ = ["load_pll"]
+__all__ = ["fetch_pll", "load_pll"]
 
 
-def load_pll(
+def fetch_pll(
     name,
     *,
     data_home=None,
@@ -23,7 +23,7 @@ def load_pll(
     as_frame=False,
     sparse_output=False,
 ):
-    """Load a real partial-label data set.
+    """Return a real partial-label data set; download it if needed.
 
     =================  =======  ========  =======  ===============
     name               samples  features  classes  mean candidates
@@ -39,6 +39,8 @@ def load_pll(
     The file is looked for in ``data_home`` and its subfolder ``pll``, and if it is in neither, it
     is downloaded once, from a public copy pinned to a commit, and verified. The data may be used
     for academic purposes only; see ``DESCR``.
+
+    ``load_pll`` is another name for this function.
 
     Parameters
     ----------
@@ -90,11 +92,11 @@ def load_pll(
 
     Examples
     --------
-    ``X, S, y = load_pll("lost", return_X_S_y=True)`` is all it takes. A wrong name is answered
+    ``X, S, y = fetch_pll("lost", return_X_S_y=True)`` is all it takes. A wrong name is answered
     with the right one:
 
-    >>> from sklearn_cleanse.datasets import load_pll
-    >>> load_pll("losst")
+    >>> from sklearn_cleanse.datasets import fetch_pll
+    >>> fetch_pll("losst")
     Traceback (most recent call last):
     ...
     ValueError: name is 'losst', which is no known data set; did you mean 'lost'? Known: ...
@@ -107,6 +109,9 @@ def load_pll(
         bunch.cv = list(KFold(5, shuffle=True, random_state=0).split(bunch.data))
     bunch.DESCR = _describe(record)
     return (bunch.data, bunch.candidates, bunch.target) if return_X_S_y else bunch
+
+
+load_pll = fetch_pll
 
 
 def _locate(key: str, record: PLLSet, data_home, download_if_missing: bool) -> Path:
