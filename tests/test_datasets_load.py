@@ -168,6 +168,48 @@ def test_a_missing_set_is_downloaded_once_and_verified(small, tmp_path, monkeypa
     assert (home / "pll" / "Soccer Player.mat").read_bytes() == small
 
 
+@pytest.mark.parametrize("how", ["flipped", "cut", "emptied"])
+@pytest.mark.parametrize("name", ["soccer_player", "fg_net"])
+def test_a_file_damaged_after_its_download_is_refused(small, tmp_path, monkeypatch, name, how):
+    record = replace(PLL_SETS["fg_net"], shape=(30, 6, 4))
+    monkeypatch.setitem(pll_module.PLL_SETS, "fg_net", record)  # no checksum is published
+    path = tmp_path / "pll" / PLL_SETS[name].filename
+    with server(small) as (url, asked):
+        monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
+        fetch_pll(name, data_home=tmp_path)
+        flipped = bytearray(small)
+        flipped[len(small) // 2 if name == "soccer_player" else 130] ^= 1
+        damaged = {"flipped": flipped, "cut": small[:-100], "emptied": b""}[how]
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"Remove this file") as caught:
+            fetch_pll(name, data_home=tmp_path)
+        assert repr(str(path)) in str(caught.value)
+        assert len(asked) == 1
+        path.unlink()
+        assert fetch_pll(name, data_home=tmp_path).data.shape == (30, 6)
+
+
+def test_the_traces_of_a_killed_download_are_removed(small, tmp_path):
+    code = "import sys; from sklearn_cleanse.datasets import fetch_pll; "
+    code += "fetch_pll('soccer_player', data_home=sys.argv[1])"
+    with server(small, slow=3.0) as (url, asked):
+        env = {**os.environ, "SKLEARN_CLEANSE_MIRROR": url}
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=env)
+        while not asked:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    (left,) = (tmp_path / "pll").iterdir()
+    (tmp_path / "pll" / "soccer.mat").write_bytes(small)
+    fetch_pll("soccer_player", data_home=tmp_path)
+    assert left.is_dir()  # it might be another process's, still at work
+    for path in (*left.iterdir(), left):
+        os.utime(path, (0, time.time() - 3600))
+    fetch_pll("soccer_player", data_home=tmp_path)
+    assert files_in(tmp_path) == ["pll/soccer.mat"]
+    assert not left.exists()
+
+
 def test_the_second_source_serves_where_the_first_fails(small, tmp_path, monkeypatch):
     with server(small, only="pruirui") as (url, asked):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
@@ -280,7 +322,7 @@ def test_data_home_is_the_argument_then_ours_then_scikit_learn_s(small, tmp_path
 
 def test_another_set_under_the_name_is_refused(small, tmp_path):
     (tmp_path / "Lost.mat").write_bytes(small)
-    with pytest.raises(ValueError, match=r"is not Lost.*\(30, 6, 4\), expected \(1122, 108, 16\)"):
+    with pytest.raises(ValueError, match=r"is not Lost.*sha256:.*Remove this file"):
         fetch_pll("lost", data_home=tmp_path)
 
 

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import Bunch
 
 from ._catalogue import PLL_SETS, PLLSet, find_record, names_of
-from ._fetch import data_folder, download, find_file
+from ._fetch import clear_stale, data_folder, download, find_file, verify
 from ._mat import read_mat
 
 __all__ = ["fetch_pll", "load_pll"]
@@ -37,7 +37,8 @@ def fetch_pll(
     =================  =======  ========  =======  ===============
 
     The file is looked for in ``data_home`` and its subfolder ``pll``, and if it is in neither, it
-    is downloaded once, from a public copy pinned to a commit, and verified. The data may be used
+    is downloaded once, from a public copy pinned to a commit. Its checksum is compared at each
+    call, so that a file that was damaged later is not used either. The data may be used
     for academic purposes only; see ``DESCR``.
 
     ``load_pll`` is another name for this function.
@@ -103,8 +104,15 @@ def fetch_pll(
     """
     key, record = find_record(name, PLL_SETS)
     path = _locate(key, record, data_home, download_if_missing)
-    bunch = read_mat(path, as_frame=as_frame, sparse_output=sparse_output)
-    _check_shape(bunch, record)
+    try:
+        verify(path, record)
+        bunch = read_mat(path, as_frame=as_frame, sparse_output=sparse_output)
+        _check_shape(bunch, record)
+    except ValueError as error:
+        raise ValueError(
+            f"{str(path)!r} is not {record.title}, or is damaged: {error}. Remove this file, and "
+            "the next call downloads it again; if it is another version, read it with read_mat"
+        ) from error
     if bunch.cv is None:
         bunch.cv = list(KFold(5, shuffle=True, random_state=0).split(bunch.data))
     bunch.DESCR = _describe(record)
@@ -116,6 +124,7 @@ load_pll = fetch_pll
 
 def _locate(key: str, record: PLLSet, data_home, download_if_missing: bool) -> Path:
     home = data_folder(data_home)
+    clear_stale(home / "pll")
     path = find_file((home, home / "pll"), names_of(key, record), (".mat",))
     if path is not None:
         return path
@@ -132,8 +141,8 @@ def _check_shape(bunch: Bunch, record: PLLSet) -> None:
     shape = (*bunch.data.shape, bunch.candidates.shape[1])
     if shape != record.shape or bunch.target is None:
         raise ValueError(
-            f"{bunch.filename!r} is not {record.title}: samples, features and classes are {shape}, "
-            f"expected {record.shape} and true labels; remove the file, or read it with read_mat"
+            f"this is not {record.title}: samples, features and classes are {shape}, expected "
+            f"{record.shape} and true labels"
         )
 
 
