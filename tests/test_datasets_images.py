@@ -161,12 +161,20 @@ class Bomb:
         return os.system, ("touch boom",)
 
 
+def nested(depth):
+    labels = [1, 1]
+    for _ in range(depth):
+        labels = [labels, labels]
+    return labels
+
+
 CIFAR_DAMAGE = {
     "code": ({b"extra": Bomb()}, "asks for .*system"),
     "no data": ({b"data": b"hello"}, "not a matrix of bytes"),
     "floats": ({b"data": np.zeros((3, 3072))}, "not a matrix of bytes"),
     "narrow": ({b"data": np.zeros((3, 10), np.uint8)}, "10 values, expected 3072"),
     "labels": ({b"labels": [b"a"] * 3}, "not integers"),
+    "nested labels": ({b"labels": nested(40)}, "not integers"),  # 2**40 of them, if unfolded
     "label 10": ({b"labels": [0, 10, 1]}, "row 1 has the label 10"),
     "few labels": ({b"labels": [0]}, "3 images but 1 labels"),
 }

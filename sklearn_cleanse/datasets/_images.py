@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
+import pickletools
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import fetch_openml
@@ -214,33 +216,38 @@ def _reconstruct(subtype: type, shape: Any, dtype: Any) -> np.ndarray:
     return np.ndarray.__new__(np.ndarray, (0,), "b")
 
 
-def _load_batch(file: BinaryIO) -> tuple[np.ndarray, np.ndarray]:
-    batch = _ArraysOnly(file, encoding="bytes").load()
+def _load_batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+    for opcode, number, _ in pickletools.genops(raw):
+        # The memo is an array as long as its highest number: four bytes could ask for 32 GB.
+        if opcode.name.endswith("PUT") and number > len(raw):
+            raise ValueError(f"it numbers an object {number}, which no batch of images needs")
+    batch = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
     batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
-    images, labels = batch["data"], np.asarray(batch["labels"])
+    images, labels = batch["data"], batch["labels"]
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
         raise ValueError("its 'data' is not a matrix of bytes")
-    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
         raise ValueError("its 'labels' are not integers")
-    return images, labels
+    return images, np.array(labels, dtype=object)
+
+
+def _read_batch(path: Path, record: ImageSet) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        images, labels = _load_batch(path.read_bytes())
+        if images.shape[1] != np.prod(record.image_shape):
+            raise ValueError(f"its images have {images.shape[1]} values, expected 3072")
+    except OSError:
+        raise
+    except Exception as error:  # whatever a damaged pickle leads to
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    return _check_part(images, labels, record, repr(str(path)))
 
 
 def _read_cifar(folders: list[Path], record: ImageSet, part: str):
     paths = [find_file(folders, {plain(name)}, ("",)) for name in _CIFAR_PARTS[part]]
     if None in paths:
         return None
-    batches = []
-    for path in paths:
-        try:
-            with open(path, "rb") as file:
-                images, labels = _load_batch(file)
-            if images.shape[1] != np.prod(record.image_shape):
-                raise ValueError(f"its images have {images.shape[1]} values, expected 3072")
-        except OSError:
-            raise
-        except Exception as error:  # whatever a damaged pickle leads to
-            raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
-        batches.append(_check_part(images, labels, record, repr(str(path))))
+    batches = [_read_batch(path, record) for path in paths]
     return tuple(np.concatenate(side) for side in zip(*batches, strict=True))
 
 
