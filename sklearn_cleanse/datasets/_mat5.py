@@ -1,8 +1,8 @@
 """MATLAB level-5 files, read without trusting them.
 
 `scipy.io.loadmat` (1.17) is not safe on such files: of 20,000 mutated ones, 113 ended the process
-(segmentation fault or bus error), one did not finish, 3 took more than 100 MB, and the rest raised
-12 types of exception; a file of a megabyte that nests cells 10,000 deep overflows the stack. This
+(segmentation fault or bus error), one did not finish, 3 took more than 100 MB, and errors were of
+11 types; a file of a megabyte that nests cells 10,000 deep overflows the stack. This
 reader knows only what a data file needs (numbers, sparse matrices, cells, structs), never looks
 outside the bytes that an element owns, and raises nothing but ValueError.
 """
