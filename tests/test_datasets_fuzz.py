@@ -1,37 +1,14 @@
 """A few thousand damaged files: each is read, or refused by a ValueError, and by nothing else."""
 
-import contextlib
-import io
 import pickle
 
+import fuzz
 import numpy as np
 import pytest
 from test_datasets_mat import LEVELS, D, M, N, layouts, save
 
 from sklearn_cleanse.datasets import read_mat
-from sklearn_cleanse.datasets._images import _load_batch, _read_idx
-
-
-def mutate(raw, rng):
-    """Flip bits, overwrite a word, cut, or repeat a stretch."""
-    raw = bytearray(raw)
-    how = rng.integers(5)
-    if how == 0:
-        for _ in range(rng.integers(1, 9)):
-            raw[rng.integers(len(raw))] ^= 1 << rng.integers(8)
-    elif how == 1:
-        start = rng.integers(len(raw))
-        raw[start : start + 8] = rng.bytes(8)
-    elif how == 2:
-        del raw[rng.integers(len(raw)) :]
-    elif how == 3:  # sizes and dimensions are words of four bytes: make one extreme
-        start = 4 * rng.integers(len(raw) // 4)
-        extreme = (0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
-        raw[start : start + 4] = int(rng.choice(extreme)).to_bytes(4, "little")
-    else:
-        start, size = rng.integers(len(raw)), rng.integers(1, 200)
-        raw[start:start] = raw[start : start + size]
-    return bytes(raw)
+from sklearn_cleanse.datasets._images import _load_batch
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -44,7 +21,7 @@ def test_damaged_mat_files_raise_nothing_but_value_error(tmp_path, level):
     originals = [save(tmp_path / "a.mat", v, level).read_bytes() for v in variables]
     messages = []
     for i in range(2000):
-        (tmp_path / "b.mat").write_bytes(mutate(originals[i % len(originals)], rng))
+        (tmp_path / "b.mat").write_bytes(fuzz.mutate(originals[i % len(originals)], rng))
         try:
             bunch = read_mat(tmp_path / "b.mat")
         except ValueError as error:
@@ -56,16 +33,20 @@ def test_damaged_mat_files_raise_nothing_but_value_error(tmp_path, level):
     assert all(message.startswith("cannot read ") for message in messages)
 
 
-def test_damaged_idx_files_raise_nothing_but_value_error(tmp_path):
-    rng = np.random.default_rng(0)
-    original = b"\0\0\x08\x03" + np.array([4, 28, 28], ">u4").tobytes() + rng.bytes(4 * 784)
-    for _ in range(500):
-        (tmp_path / "a").write_bytes(mutate(original, rng))
-        with contextlib.suppress(ValueError):
-            assert _read_idx(tmp_path / "a").dtype == np.uint8
+@pytest.mark.parametrize("target", ["mat5-packed", "idx", "batch"])
+def test_other_damaged_files_raise_nothing_but_value_error(target):
+    make, _ = fuzz.TARGETS[target]
+    for seed in range(500):
+        fuzz.try_one(target, make(np.random.default_rng(seed)))
+
+
+def test_what_once_broke_does_not_break_again():
+    """Each input in ``tests/corpus``, which ``python -m tests.fuzz`` adds to."""
+    for path in sorted(fuzz.CORPUS.glob("*.hex")):
+        fuzz.try_one(path.name.split(".")[0], bytes.fromhex(path.read_text()))
 
 
 def test_a_batch_cannot_name_anything_but_arrays():
     for harmful in (eval, print, np.load, pickle.loads, np.lib.format.open_memmap):
         with pytest.raises(ValueError, match="asks for"):
-            _load_batch(io.BytesIO(pickle.dumps({"data": harmful})))
+            _load_batch(pickle.dumps({"data": harmful}))

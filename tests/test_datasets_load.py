@@ -1,4 +1,4 @@
-"""load_pll: names, places, the real files' figures, and downloads from a loopback server."""
+"""fetch_pll: names, places, the real files' figures, and downloads from a loopback server."""
 
 import contextlib
 import errno
@@ -21,8 +21,9 @@ import scipy.io
 import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
+from sklearn_cleanse import datasets
 from sklearn_cleanse.datasets import _pll as pll_module
-from sklearn_cleanse.datasets import describe, load_pll, read_mat
+from sklearn_cleanse.datasets import describe, fetch_pll, read_mat
 from sklearn_cleanse.datasets._catalogue import IMAGE_SETS, PLL_SETS
 from sklearn_cleanse.datasets._fetch import digest_of
 
@@ -57,7 +58,7 @@ def each(values):
 @each(REAL_SETS)
 def test_the_table_of_characteristics_comes_back(name):
     n, d, m, mean, clean, fold_clean, fold_n, paper_mean, rate, largest, never, twice = TABLE[name]
-    bunch = load_pll(name, data_home=REAL, download_if_missing=False)
+    bunch = fetch_pll(name, data_home=REAL, download_if_missing=False)
     whole = describe(bunch)
     assert (whole.n_samples, whole.n_features, whole.n_classes) == (n, d, m)
     assert round(whole.mean_candidates, 4) == mean
@@ -81,7 +82,7 @@ def test_the_real_files_are_the_catalogue_s(name):
     path = REAL / "pll" / PLL_SETS[name].filename
     assert digest_of(path, "sha256") == PLL_SETS[name].digest
     stored = scipy.io.loadmat(path)
-    X, S, y = load_pll(name, data_home=REAL, return_X_S_y=True)
+    X, S, y = fetch_pll(name, data_home=REAL, return_X_S_y=True)
     np.testing.assert_array_equal(X, stored["data"])
     np.testing.assert_array_equal(S, stored["partial_target"].toarray().T)
     np.testing.assert_array_equal(y, stored["target"].toarray().argmax(axis=0))
@@ -94,7 +95,7 @@ def test_the_stored_folds_are_those_of_seed_zero(path):
     for (train, test), (train_, test_) in zip(five.cv, splits, strict=True):
         np.testing.assert_array_equal(train, train_)
         np.testing.assert_array_equal(test, test_)
-    plain = load_pll(path.stem, data_home=REAL)
+    plain = fetch_pll(path.stem, data_home=REAL)
     np.testing.assert_array_equal(five.candidates, plain.candidates)
     np.testing.assert_array_equal(five.target, plain.target)
     np.testing.assert_array_equal(five.cv[0][0], plain.cv[0][0])
@@ -156,8 +157,8 @@ def test_a_missing_set_is_downloaded_once_and_verified(small, tmp_path, monkeypa
     home = tmp_path / "home"
     with server(small) as (url, asked):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
-        first = load_pll("Soccer Player", data_home=home)
-        second = load_pll("soccer-player", data_home=home)
+        first = fetch_pll("Soccer Player", data_home=home)
+        second = fetch_pll("soccer-player", data_home=home)
     repo, commit, path = PLL_SETS["soccer_player"].sources[0]
     assert asked == [f"/{repo}/{commit}/{path}"]
     assert len(commit) == 40
@@ -167,10 +168,52 @@ def test_a_missing_set_is_downloaded_once_and_verified(small, tmp_path, monkeypa
     assert (home / "pll" / "Soccer Player.mat").read_bytes() == small
 
 
+@pytest.mark.parametrize("how", ["flipped", "cut", "emptied"])
+@pytest.mark.parametrize("name", ["soccer_player", "fg_net"])
+def test_a_file_damaged_after_its_download_is_refused(small, tmp_path, monkeypatch, name, how):
+    record = replace(PLL_SETS["fg_net"], shape=(30, 6, 4))
+    monkeypatch.setitem(pll_module.PLL_SETS, "fg_net", record)  # no checksum is published
+    path = tmp_path / "pll" / PLL_SETS[name].filename
+    with server(small) as (url, asked):
+        monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
+        fetch_pll(name, data_home=tmp_path)
+        flipped = bytearray(small)
+        flipped[len(small) // 2 if name == "soccer_player" else 130] ^= 1
+        damaged = {"flipped": flipped, "cut": small[:-100], "emptied": b""}[how]
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"Remove this file") as caught:
+            fetch_pll(name, data_home=tmp_path)
+        assert repr(str(path)) in str(caught.value)
+        assert len(asked) == 1
+        path.unlink()
+        assert fetch_pll(name, data_home=tmp_path).data.shape == (30, 6)
+
+
+def test_the_traces_of_a_killed_download_are_removed(small, tmp_path):
+    code = "import sys; from sklearn_cleanse.datasets import fetch_pll; "
+    code += "fetch_pll('soccer_player', data_home=sys.argv[1])"
+    with server(small, slow=3.0) as (url, asked):
+        env = {**os.environ, "SKLEARN_CLEANSE_MIRROR": url}
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=env)
+        while not asked:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    (left,) = (tmp_path / "pll").iterdir()
+    (tmp_path / "pll" / "soccer.mat").write_bytes(small)
+    fetch_pll("soccer_player", data_home=tmp_path)
+    assert left.is_dir()  # it might be another process's, still at work
+    for path in (*left.iterdir(), left):
+        os.utime(path, (0, time.time() - 3600))
+    fetch_pll("soccer_player", data_home=tmp_path)
+    assert files_in(tmp_path) == ["pll/soccer.mat"]
+    assert not left.exists()
+
+
 def test_the_second_source_serves_where_the_first_fails(small, tmp_path, monkeypatch):
     with server(small, only="pruirui") as (url, asked):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
-        load_pll("soccer_player", data_home=tmp_path)
+        fetch_pll("soccer_player", data_home=tmp_path)
     assert len(asked) == 2
     assert asked[1].endswith("/Soccer Player.mat")
 
@@ -191,12 +234,12 @@ def test_a_failed_download_leaves_nothing_behind(small, tmp_path, monkeypatch, n
     with server(content, **how) as (url, _):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
         with pytest.raises(OSError, match=message) as caught:
-            load_pll("soccer_player", data_home=tmp_path)
+            fetch_pll("soccer_player", data_home=tmp_path)
     assert repr("Soccer Player.mat") in str(caught.value)  # what to put
     assert repr(str(tmp_path / "pll")) in str(caught.value)  # where
     assert files_in(tmp_path) == []
     with pytest.raises(FileNotFoundError):
-        load_pll("soccer_player", data_home=tmp_path, download_if_missing=False)
+        fetch_pll("soccer_player", data_home=tmp_path, download_if_missing=False)
 
 
 def test_a_set_without_checksum_is_read_before_it_is_kept(small, tmp_path, monkeypatch):
@@ -205,14 +248,14 @@ def test_a_set_without_checksum_is_read_before_it_is_kept(small, tmp_path, monke
     with server(small) as (url, _):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
         with pytest.raises(OSError, match=r"not FG-NET.*\(30, 6, 4\), expected \(30, 6, 5\)"):
-            load_pll("fg_net", data_home=tmp_path)
+            fetch_pll("fg_net", data_home=tmp_path)
     assert files_in(tmp_path) == []
 
 
 def test_offline_says_what_to_put_where(small, tmp_path, monkeypatch):
     monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(OSError, match=r"put the file 'Soccer Player.mat' into"):
-        load_pll("soccer_player", data_home=tmp_path)
+        fetch_pll("soccer_player", data_home=tmp_path)
     assert files_in(tmp_path) == []
 
 
@@ -237,7 +280,7 @@ def test_a_cache_that_cannot_be_written_is_named(small, tmp_path, monkeypatch, w
     with server(small) as (url, asked):
         monkeypatch.setenv("SKLEARN_CLEANSE_MIRROR", url)
         with pytest.raises(OSError, match=r"cannot write to .*pass another data_home"):
-            load_pll("soccer_player", data_home=home)
+            fetch_pll("soccer_player", data_home=home)
     assert asked == []
 
 
@@ -250,7 +293,7 @@ def test_two_processes_at_once_both_succeed(small, tmp_path):
         old = _pll.PLL_SETS["soccer_player"]
         new = replace(old, shape=(30, 6, 4), digest=sys.argv[2])
         _pll.PLL_SETS["soccer_player"] = new
-        X, S, y = _pll.load_pll("soccer_player", data_home=sys.argv[1], return_X_S_y=True)
+        X, S, y = _pll.fetch_pll("soccer_player", data_home=sys.argv[1], return_X_S_y=True)
         sys.exit(X.shape != (30, 6))
     """
     digest = pll_module.PLL_SETS["soccer_player"].digest
@@ -270,23 +313,23 @@ def test_data_home_is_the_argument_then_ours_then_scikit_learn_s(small, tmp_path
     for place in places:
         place.mkdir()
         (place / "soccer.mat").write_bytes(small)  # any of its names, at the top too
-    found = [Path(load_pll("soccer player", data_home=places[0]).filename).parent]
-    found.append(Path(load_pll("soccer player").filename).parent)
+    found = [Path(fetch_pll("soccer player", data_home=places[0]).filename).parent]
+    found.append(Path(fetch_pll("soccer player").filename).parent)
     monkeypatch.delenv("SKLEARN_CLEANSE_DATA")
-    found.append(Path(load_pll("soccer player").filename).parent)
+    found.append(Path(fetch_pll("soccer player").filename).parent)
     assert found == places
 
 
 def test_another_set_under_the_name_is_refused(small, tmp_path):
     (tmp_path / "Lost.mat").write_bytes(small)
-    with pytest.raises(ValueError, match=r"is not Lost.*\(30, 6, 4\), expected \(1122, 108, 16\)"):
-        load_pll("lost", data_home=tmp_path)
+    with pytest.raises(ValueError, match=r"is not Lost.*sha256:.*Remove this file"):
+        fetch_pll("lost", data_home=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["LOST", "Bird Song", "MSRC-v2", "Yahoo! News", "yahoo", "FG-NET"])
 def test_names_are_forgiving(name, tmp_path):
     with pytest.raises(FileNotFoundError, match="put the file"):
-        load_pll(name, data_home=tmp_path, download_if_missing=False)
+        fetch_pll(name, data_home=tmp_path, download_if_missing=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -295,18 +338,23 @@ def test_names_are_forgiving(name, tmp_path):
 )
 def test_wrong_names_are_answered_by_the_right_one(name, meant):
     with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
-        load_pll(name)
+        fetch_pll(name)
 
 
 def test_names_of_no_set_list_all():
     for name in ("qqq", 7):
         with pytest.raises(ValueError, match="'lost', 'birdsong', 'msrcv2', 'soccer_player'"):
-            load_pll(name)
+            fetch_pll(name)
+
+
+def test_the_old_names_are_the_same_functions():
+    assert datasets.load_pll is datasets.fetch_pll
+    assert datasets.load_images is datasets.fetch_images
 
 
 def test_terms_of_use_are_stated(small, tmp_path):
     (tmp_path / "soccer.mat").write_bytes(small)
-    descr = load_pll("soccer", data_home=tmp_path).DESCR
+    descr = fetch_pll("soccer", data_home=tmp_path).DESCR
     assert "Terms of use" in descr
     assert "academic purposes only" in descr
     assert all(record.terms and record.citation for record in PLL_SETS.values())
@@ -319,9 +367,9 @@ def test_a_missing_extra_is_named(small, tmp_path, monkeypatch, missing):
     (tmp_path / "soccer.mat").write_bytes(small)
     (tmp_path / "a.mat").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
     needing = {
-        "pooch": lambda: load_pll("soccer", data_home=tmp_path / "elsewhere"),
+        "pooch": lambda: fetch_pll("soccer", data_home=tmp_path / "elsewhere"),
         "h5py": lambda: read_mat(tmp_path / "a.mat"),
-        "pandas": lambda: load_pll("soccer", data_home=tmp_path, as_frame=True),
+        "pandas": lambda: fetch_pll("soccer", data_home=tmp_path, as_frame=True),
     }
     with pytest.raises(ImportError, match=r'pip install "sklearn-cleanse\[data\]"'):
         needing[missing]()

@@ -2,9 +2,9 @@
 
 from ._describe import Characteristics, describe
 from ._generate import make_candidates
-from ._images import load_images
+from ._images import fetch_images, load_images
 from ._mat import read_mat
-from ._pll import load_pll
+from ._pll import fetch_pll, load_pll
 from ._toy import long_tail_rows, make_partial_classification
 from ._votes import candidates_from_votes
 
@@ -12,6 +12,8 @@ __all__ = [
     "Characteristics",
     "candidates_from_votes",
     "describe",
+    "fetch_images",
+    "fetch_pll",
     "load_images",
     "load_pll",
     "long_tail_rows",

@@ -1,4 +1,4 @@
-"""The forms in which data leave this package: matrices, frames, and the Bunch of a data set."""
+"""What the loaders return: matrices, frames, and the Bunch of a data set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_DENSE = 2**31
 
 
 def import_pandas() -> Any:
-    """Import pandas, or say how to get it."""
+    """Return the pandas module, or raise an error that says how to install it."""
     try:
         import pandas
     except ImportError as error:
@@ -25,7 +25,7 @@ def import_pandas() -> Any:
 
 
 def check_columns(classes: np.ndarray, as_frame: bool) -> None:
-    """Refuse labels found in data that the column numbers of a plain matrix would not match."""
+    """Raise ValueError if the labels are not the column numbers of a plain matrix."""
     if as_frame or np.array_equal(classes, np.arange(len(classes))):
         return
     remedy = "pass as_frame=True to have them as column names, or classes=… to fix the columns"
@@ -76,7 +76,7 @@ def make_bunch(
     as_frame: bool,
     **more: Any,
 ) -> Bunch:
-    """Gather a data set in scikit-learn's manner; ``more`` holds DESCR and what else there is."""
+    """Return a data set in scikit-learn's form; ``more`` holds DESCR and other entries."""
     feature_names = [f"x{j}" for j in range(data.shape[1])]
     target_names = np.array([f"class_{label}" for label in classes])
     S = output_candidates(classes, candidates, sparse_output=sparse_output, as_frame=as_frame)

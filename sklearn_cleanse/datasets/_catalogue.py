@@ -1,6 +1,6 @@
-"""What is known of each data set: a record per set, and the search for a record by name.
+"""The data sets: one record each, and the search for a record by name.
 
-Nothing here opens a file. A new data set is a new record.
+Nothing here opens a file. To add a data set, add a record.
 """
 
 from __future__ import annotations
@@ -217,12 +217,12 @@ IMAGE_SETS = {
 
 
 def plain(name: str) -> str:
-    """Strip a name to its lower-case letters and digits: "Yahoo! News" and "yahoo_news" agree."""
+    """Return the lower-case letters and digits of a name, so that "Yahoo! News" is "yahoo_news"."""
     return "".join(c for c in name.casefold() if c.isalnum())
 
 
 def names_of(key: str, record: Any) -> set[str]:
-    """Tell every plain name by which a record, or a file or folder of it, goes."""
+    """Return every plain name of a record, by which its file or folder is found too."""
     return {plain(key), plain(record.title), *map(plain, record.aliases)}
 
 

@@ -1,4 +1,4 @@
-"""What a candidate matrix is like, in the figures by which papers introduce a data set."""
+"""The characteristics of a data set, as papers tabulate them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Characteristics", "describe"]
 
 @dataclass(frozen=True)
 class Characteristics:
-    """The characteristics of a partial-label data set, as `describe` finds them.
+    """The characteristics of a partial-label data set, as `describe` computes them.
 
     Printed, it is a row of the table of characteristics that papers have.
 
@@ -90,7 +90,7 @@ def describe(S, y=None, *, X=None, name=""):
     Parameters
     ----------
     S : array-like of shape (n_samples, n_classes), list of label collections, or Bunch
-        The candidates, in any form that an estimator takes; or what `load_pll` or `read_mat`
+        The candidates, in any form that an estimator takes; or what `fetch_pll` or `read_mat`
         returned, which brings its true labels and features along.
     y : array-like of shape (n_samples,), default=None
         True labels.

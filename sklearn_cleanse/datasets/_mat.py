@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import astuple, dataclass
+from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ..candidates import check_candidates
 from ._bunch import make_bunch
 from ._mat5 import read_level5
 from ._mat73 import read_level73
+from ._variables import Budget
 
 __all__ = ["read_mat"]
 
@@ -59,6 +62,7 @@ def read_mat(
     return_X_S_y=False,
     as_frame=False,
     sparse_output=False,
+    max_bytes=None,
 ):
     """Read a partial-label data set from a MATLAB file.
 
@@ -90,6 +94,10 @@ def read_mat(
         Whether data, candidates and target are pandas objects, and ``frame`` holds them all.
     sparse_output : bool, default=False
         Whether the candidates are a csr_array.
+    max_bytes : int, default=None
+        The most memory that the unpacked content may take, eight bytes for each number. If None,
+        64 MiB, or fifty times the size of the file if that is more. While it is read, a file takes
+        up to about six times as much. A file may hold 20,000 variables, cells and fields.
 
     Returns
     -------
@@ -119,7 +127,8 @@ def read_mat(
     ------
     ValueError
         If the file is damaged, is no MATLAB file, has no known layout, or holds labels that
-        contradict each other. Nothing in the file is ever executed.
+        contradict each other, or if its content takes more than ``max_bytes``. Nothing in the file
+        is ever executed, and no other file is opened.
     OSError
         If there is no such file or it cannot be opened.
 
@@ -141,10 +150,14 @@ def read_mat(
     """
     if class_axis not in (None, 0, 1):
         raise ValueError(f"class_axis is {class_axis!r}; expected 0, 1 or None")
+    if max_bytes is not None and (not isinstance(max_bytes, Integral) or max_bytes < 1):
+        raise ValueError(f"max_bytes is {max_bytes!r}; expected a positive integer or None")
     path = Path(path)
+    budget = Budget(max_bytes, path.stat().st_size)
     try:
-        layout, variables = _find_layout(_read_variables(path))
+        layout, variables = _find_layout(_read_variables(path, budget))
         X, classes, candidates, target, cv = _interpret(variables, layout, class_axis, allow_noise)
+        _count_output(budget, X, candidates, as_frame, sparse_output)
         bunch = make_bunch(
             X,
             classes,
@@ -163,11 +176,11 @@ def read_mat(
     return (bunch.data, bunch.candidates, bunch.target) if return_X_S_y else bunch
 
 
-def _read_variables(path: Path) -> dict[str, Any]:
+def _read_variables(path: Path, budget: Budget) -> dict[str, Any]:
     with open(path, "rb") as file:
         head = file.read(520)
         if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
-            return read_level73(path)
+            return read_level73(path, budget)
         for start, what in _IMPOSTORS.items():
             if head.lstrip().startswith(start):
                 raise ValueError(f"this is {what}")
@@ -176,7 +189,16 @@ def _read_variables(path: Path) -> dict[str, Any]:
                 "this is no MATLAB file of level 5 or v7.3 (wrong header); if MATLAB opens it, "
                 "save it again with save(…, '-v7')"
             )
-        return read_level5(head + file.read())
+        return read_level5(head + file.read(), budget)
+
+
+def _count_output(budget: Budget, X: Any, S: Any, as_frame: bool, sparse_output: bool) -> None:
+    """Raise ValueError if dense results or names would take more than the file may."""
+    budget.spend(64 * (X.shape[1] + S.shape[1]), "the list of feature and class names")
+    if not sparse_output:
+        budget.spend(S.shape[0] * S.shape[1], "the dense matrix of candidates")
+    if as_frame and sp.issparse(X):
+        budget.spend(8 * X.shape[0] * X.shape[1], "the dense frame of features")
 
 
 def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
@@ -184,7 +206,7 @@ def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
         for layout in _LAYOUTS:
             if layout.data in scope and layout.candidates in scope:
                 return layout, scope
-    found = ", ".join(f"{name} {_shape_of(value)}" for name, value in variables.items())
+    found = _list_shapes(variables)
     known = "; ".join(f"{x.name}: {', '.join(filter(None, astuple(x)[1:]))}" for x in _LAYOUTS)
     raise ValueError(
         f"its layout is unknown. Found: {found or 'no variables'}. Known: {known}; or these as the "
@@ -192,9 +214,14 @@ def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
     )
 
 
+def _list_shapes(values: dict[str, Any]) -> str:
+    first = [f"{name} {_shape_of(value)}" for name, value in islice(values.items(), 20)]
+    return ", ".join(first + ["…"] * (len(values) > 20))
+
+
 def _shape_of(value: Any) -> str:
     if isinstance(value, dict):
-        return "struct(" + ", ".join(f"{k} {_shape_of(v)}" for k, v in value.items()) + ")"
+        return f"struct({_list_shapes(value)})"
     if isinstance(value, list):
         return f"cell({len(value)})"
     return "×".join(map(str, value.shape))

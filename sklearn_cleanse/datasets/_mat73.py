@@ -1,26 +1,31 @@
 """MATLAB v7.3 files: HDF5, read by h5py into the same types as level 5.
 
 Only what lies in the file itself is followed: links and storage that point to other files are
-refused.
+refused. The HDF5 library allocates what a file declares, so sizes are checked before each read.
+What it does with damaged metadata is beyond our reach, except where `_check_superblock` says so.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._mat5 import Unread, csc_from_parts
+from ._variables import Budget, Unread, cast_exactly, csc_from_parts
 
 __all__ = ["read_level73"]
 
-_MAX_RATIO = 1032  # what deflate can shrink at best
-_MAX_DEPTH = 4
+_DEFLATE, _SHUFFLE = 1, 2  # HDF5's numbers of the filters that MATLAB uses
+_CHUNK_COST = 4096  # bytes that the HDF5 library keeps per chunk while it reads
+_MAX_ATTRIBUTE = 1024  # bytes; MATLAB's attributes are a class name or a number
 
 
-def read_level73(path: Path) -> dict[str, Any]:
-    """Read the variables of a v7.3 file: arrays, csc_arrays, lists (cells), dicts (structs)."""
+def read_level73(path: Path, budget: Budget) -> dict[str, Any]:
+    """Return the variables of a v7.3 file: arrays, csc_arrays, lists (cells), dicts (structs)."""
     try:
         import h5py
     except ImportError as error:
@@ -29,57 +34,113 @@ def read_level73(path: Path) -> dict[str, Any]:
             "from MATLAB without -v7.3"
         ) from error
     try:
+        _check_superblock(path)
         with h5py.File(path, "r") as file:
-            return _group(file, h5py, _MAX_RATIO * path.stat().st_size, 0)
+            return _group(file, h5py, budget, 0)
     except Exception as error:  # h5py raises a dozen types on damaged files; one is enough
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def _group(group: Any, h5py: Any, limit: int, depth: int) -> dict[str, Any]:
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"structs are nested more than {_MAX_DEPTH} deep")
-    values = {}
-    for name in group:
-        if name.startswith("#"):  # MATLAB's own: what cells refer to
-            continue
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"variable {name!r} is a link, which is not followed")
-        values[name] = _value(group[name], h5py, limit, depth)
-    return values
+def _check_superblock(path: Path) -> None:
+    """Raise ValueError for a file header that MATLAB does not write and HDF5 2.0 cannot be given.
+
+    A block of driver information is allocated at the size it claims (2 GB for a file of 139
+    bytes), and chunks of size 0 in the format of version 3 end the process.
+    """
+    with open(path, "rb") as file:
+        head = file.read(1024)
+    block = head[head.index(b"\x89HDF") :]
+    version, driver = block[8], 48 + 4 * block[8]
+    if version > 2:
+        raise ValueError(
+            f"its HDF5 header is of version {version}, which MATLAB does not write; if h5py wrote "
+            'it, write it again with libver="v108"'
+        )
+    if version < 2 and (block[13:15] != b"\x08\x08" or block[driver : driver + 8] != b"\xff" * 8):
+        raise ValueError("its HDF5 header names a file driver, which MATLAB does not")
 
 
-def _value(node: Any, h5py: Any, limit: int, depth: int) -> Any:
+def _group(group: Any, h5py: Any, budget: Budget, depth: int) -> dict[str, Any]:
+    # Names that start with # are MATLAB's own: what cells refer to.
+    names = [name for name in group if not name.startswith("#")]
+    return {name: _value(_member(group, name, h5py), h5py, budget, depth) for name in names}
+
+
+def _member(group: Any, name: str, h5py: Any) -> Any:
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise ValueError(f"variable {name!r} is a link, which is not followed")
+    return group[name]
+
+
+def _value(node: Any, h5py: Any, budget: Budget, depth: int) -> Any:
+    budget.visit(depth)
     if isinstance(node, h5py.Group):
-        if "MATLAB_sparse" not in node.attrs:
-            return _group(node, h5py, limit, depth + 1)
-        rows = int(node.attrs["MATLAB_sparse"])
-        indptr = _array(node["jc"], limit)
-        if "data" not in node:  # no entry is stored at all
-            return csc_from_parts(np.empty(0), np.empty(0), indptr, rows)
-        data = _array(node["data"], limit).astype(float)
-        return csc_from_parts(data, _array(node["ir"], limit), indptr, rows)
+        rows = _attribute(node, "MATLAB_sparse", h5py)
+        if rows is None:
+            return _group(node, h5py, budget, depth + 1)
+        parts = {name: _array(_member(node, name, h5py), h5py, budget) for name in node}
+        if "data" not in parts:  # no entry is stored at all
+            parts |= {"data": np.empty(0), "ir": np.empty(0, int)}
+        return csc_from_parts(parts["data"], parts["ir"], parts["jc"], int(rows), budget)
     if not isinstance(node, h5py.Dataset):
         return Unread()
-    kind = node.attrs.get("MATLAB_class", b"")
+    kind = _attribute(node, "MATLAB_class", h5py)
     if kind == b"char":
         return Unread()
-    if node.attrs.get("MATLAB_empty"):
+    if _attribute(node, "MATLAB_empty", h5py):
         return [] if kind == b"cell" else np.empty((0, 0))
-    if h5py.check_ref_dtype(node.dtype) is not None:
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"cells are nested more than {_MAX_DEPTH} deep")
-        references = _array(node, limit)
-        return [_value(node.file[ref], h5py, limit, depth + 1) for ref in references.ravel()]
+    if h5py.check_ref_dtype(node.dtype) is h5py.Reference:
+        references = _array(node, h5py, budget).ravel()
+        return [_value(node.file[ref], h5py, budget, depth + 1) for ref in references]
     if node.dtype.kind not in "biuf":
         return Unread()
     # HDF5 lists dimensions in the opposite order of MATLAB.
-    values = _array(node, limit).T
-    return values.astype(bool) if kind == b"logical" else values
+    values = _array(node, h5py, budget).T
+    return cast_exactly(values, bool) if kind == b"logical" else values
 
 
-def _array(node: Any, limit: int) -> np.ndarray:
+def _attribute(node: Any, name: str, h5py: Any) -> Any:
+    key = name.encode()
+    if not h5py.h5a.exists(node.id, key):
+        return None
+    attribute = h5py.h5a.open(node.id, key)
+    size = math.prod(attribute.shape) * attribute.dtype.itemsize
+    if size > _MAX_ATTRIBUTE or attribute.dtype.kind == "O":
+        raise ValueError(f"the attribute {name} of {node.name!r} is no MATLAB attribute")
+    return node.attrs[name]
+
+
+def _array(node: Any, h5py: Any, budget: Budget) -> np.ndarray:
+    if not isinstance(node, h5py.Dataset) or node.shape is None:
+        raise ValueError(f"variable {node.name!r} is no array")
     if node.external or node.is_virtual:
         raise ValueError(f"variable {node.name!r} is stored in another file, which is not opened")
-    if node.size is None or node.size * node.dtype.itemsize > limit:
-        raise ValueError(f"variable {node.name!r} declares more than the file can hold")
+    what = f"variable {node.name!r}"
+    budget.spend(max(8, node.dtype.itemsize) * math.prod(node.shape), what)
+    if node.chunks is not None:
+        _check_chunks(node, budget, what)
     return np.asarray(node[()])
+
+
+def _check_chunks(node: Any, budget: Budget, what: str) -> None:
+    """Raise ValueError if the chunks are too many or too large, stored or unpacked."""
+    counts = [-(-n // chunk) for n, chunk in zip(node.shape, node.chunks, strict=True)]
+    n_bytes = math.prod(node.chunks) * node.dtype.itemsize
+    budget.spend(_CHUNK_COST * math.prod(counts) + n_bytes, what)
+    properties = node.id.get_create_plist()
+    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+    if not set(filters) <= {_DEFLATE, _SHUFFLE} or len(set(filters)) != len(filters):
+        raise ValueError(f"{what} is packed by the HDF5 filters {filters}; expected gzip, shuffle")
+    file_size = node.file.id.get_filesize()
+    steps = zip(node.shape, node.chunks, strict=True)
+    for offset in itertools.product(*(range(0, n, chunk) for n, chunk in steps)):
+        stored = node.id.get_chunk_info_by_coord(offset)
+        if stored.size > file_size:
+            raise ValueError(f"{what} has a chunk that is longer than the file")
+        skipped = _DEFLATE in filters and stored.filter_mask >> filters.index(_DEFLATE) & 1
+        if _DEFLATE not in filters or skipped or stored.size == 0:
+            continue
+        # HDF5 unpacks a chunk whole, however long it gets: measure it with a bound first.
+        packed = node.id.read_direct_chunk(offset)[1]
+        if len(zlib.decompressobj().decompress(packed, n_bytes + 1)) > n_bytes:
+            raise ValueError(f"{what} has a chunk that unpacks to more than it declares")

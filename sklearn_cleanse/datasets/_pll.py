@@ -8,13 +8,13 @@ from sklearn.model_selection import KFold
 from sklearn.utils import Bunch
 
 from ._catalogue import PLL_SETS, PLLSet, find_record, names_of
-from ._fetch import data_folder, download, find_file
+from ._fetch import clear_stale, data_folder, download, find_file, verify
 from ._mat import read_mat
 
-__all__ = ["load_pll"]
+__all__ = ["fetch_pll", "load_pll"]
 
 
-def load_pll(
+def fetch_pll(
     name,
     *,
     data_home=None,
@@ -23,7 +23,7 @@ def load_pll(
     as_frame=False,
     sparse_output=False,
 ):
-    """Load a real partial-label data set.
+    """Return a real partial-label data set; download it if needed.
 
     =================  =======  ========  =======  ===============
     name               samples  features  classes  mean candidates
@@ -37,8 +37,11 @@ def load_pll(
     =================  =======  ========  =======  ===============
 
     The file is looked for in ``data_home`` and its subfolder ``pll``, and if it is in neither, it
-    is downloaded once, from a public copy pinned to a commit, and verified. The data may be used
+    is downloaded once, from a public copy pinned to a commit. Its checksum is compared at each
+    call, so that a file that was damaged later is not used either. The data may be used
     for academic purposes only; see ``DESCR``.
+
+    ``load_pll`` is another name for this function.
 
     Parameters
     ----------
@@ -90,27 +93,38 @@ def load_pll(
 
     Examples
     --------
-    ``X, S, y = load_pll("lost", return_X_S_y=True)`` is all it takes. A wrong name is answered
+    ``X, S, y = fetch_pll("lost", return_X_S_y=True)`` is all it takes. A wrong name is answered
     with the right one:
 
-    >>> from sklearn_cleanse.datasets import load_pll
-    >>> load_pll("losst")
+    >>> from sklearn_cleanse.datasets import fetch_pll
+    >>> fetch_pll("losst")
     Traceback (most recent call last):
     ...
     ValueError: name is 'losst', which is no known data set; did you mean 'lost'? Known: ...
     """
     key, record = find_record(name, PLL_SETS)
     path = _locate(key, record, data_home, download_if_missing)
-    bunch = read_mat(path, as_frame=as_frame, sparse_output=sparse_output)
-    _check_shape(bunch, record)
+    try:
+        verify(path, record)
+        bunch = read_mat(path, as_frame=as_frame, sparse_output=sparse_output)
+        _check_shape(bunch, record)
+    except ValueError as error:
+        raise ValueError(
+            f"{str(path)!r} is not {record.title}, or is damaged: {error}. Remove this file, and "
+            "the next call downloads it again; if it is another version, read it with read_mat"
+        ) from error
     if bunch.cv is None:
         bunch.cv = list(KFold(5, shuffle=True, random_state=0).split(bunch.data))
     bunch.DESCR = _describe(record)
     return (bunch.data, bunch.candidates, bunch.target) if return_X_S_y else bunch
 
 
+load_pll = fetch_pll
+
+
 def _locate(key: str, record: PLLSet, data_home, download_if_missing: bool) -> Path:
     home = data_folder(data_home)
+    clear_stale(home / "pll")
     path = find_file((home, home / "pll"), names_of(key, record), (".mat",))
     if path is not None:
         return path
@@ -127,8 +141,8 @@ def _check_shape(bunch: Bunch, record: PLLSet) -> None:
     shape = (*bunch.data.shape, bunch.candidates.shape[1])
     if shape != record.shape or bunch.target is None:
         raise ValueError(
-            f"{bunch.filename!r} is not {record.title}: samples, features and classes are {shape}, "
-            f"expected {record.shape} and true labels; remove the file, or read it with read_mat"
+            f"this is not {record.title}: samples, features and classes are {shape}, expected "
+            f"{record.shape} and true labels"
         )
 
 
