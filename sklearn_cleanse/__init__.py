@@ -15,6 +15,7 @@ _ROOMS = {
 }
 
 _SUBMODULES = (
+    "calibration",
     "candidates",
     "comparison",
     "counts",

@@ -4,16 +4,20 @@ import ast
 import importlib
 import inspect
 import itertools
+import pkgutil
 import re
 from pathlib import Path
 
 import matplotlib
 import pytest
 
+import sklearn_cleanse
+
 ROOT = Path(__file__).parents[1]
 
 MODULES = [
     "sklearn_cleanse",
+    "sklearn_cleanse.calibration",
     "sklearn_cleanse.candidates",
     "sklearn_cleanse.comparison",
     "sklearn_cleanse.counts",
@@ -143,15 +147,11 @@ def test_every_public_name_is_on_the_api_page(module_name):
 
 def test_the_functions_named_beside_the_equations_exist():
     page = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(candidates|comparison|counts|losses|neighbors)\.(\w+)", page))
-    named |= {("_net", f"CleanSENet.{name}") for name in ("train", "train_step", "get_loss")}
-    named |= {("_net", f"CleanSENet.{name}") for name in ("_batch_weights", "_weigh")}
-    named |= {("_rows", "TrainingRows._bounds")}
-    for module_name, name in named:
-        assert name.partition(".")[2] in page
-        value = importlib.import_module(f"sklearn_cleanse.{module_name}")
-        for part in name.split("."):
-            value = getattr(value, part)
+    rooms = "|".join(name.rpartition(".")[2] for name in MODULES[1:])
+    named = re.findall(rf"`((?:{rooms})\.[\w.]+)", page)
+    assert len(named) > 15
+    for name in named:
+        pkgutil.resolve_name(f"sklearn_cleanse.{name}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -170,3 +170,14 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 def test_the_readme_and_the_guide_have_code():
     for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
         assert "```python\n" in page.read_text(encoding="utf-8")
+
+
+def test_the_version_has_its_page_of_changes():
+    pages = (ROOT / "docs" / "changes" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^(\d+\.\d+\.\d+)$", pages, re.M)
+    assert listed[0] == sklearn_cleanse.__version__.partition(".dev")[0]
+    for version in listed:
+        page = (ROOT / "docs" / "changes" / f"{version}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {version}\n")
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert cited[1] in listed
