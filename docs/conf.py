@@ -6,11 +6,14 @@ from pathlib import Path
 
 import docutils.nodes
 from latex2mathml.converter import convert
+from sphinx.util import logging
 
 # The checkout's own package, whether it is installed or not.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import sklearn_cleanse
+
+logger = logging.getLogger(__name__)
 
 project = "sklearn_cleanse"
 author = "The sklearn_cleanse developers"
@@ -71,7 +74,10 @@ def skip_foreign(app, what, name, member, skip, options):
 def write_math(translator, node):
     """Write an equation as MathML."""
     display = "block" if isinstance(node, docutils.nodes.math_block) else "inline"
-    translator.body.append(convert(node.astext(), display=display))
+    written = convert(node.astext(), display=display)
+    if "\\" in written:
+        logger.warning("a command of this equation has no MathML: %s", node.astext(), location=node)
+    translator.body.append(written)
     raise docutils.nodes.SkipNode
 
 

@@ -1,6 +1,7 @@
 """What the documentation says is so: defaults, public names, code on the pages."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import itertools
@@ -99,6 +100,8 @@ def check_docstring(value):
             continue  # "or None", "optional": there is nothing to get wrong
         else:
             assert stated, f"{parameter}={default!r} is not stated in the docstring"
+            if dataclasses.is_dataclass(value) and repr(default) == "<factory>":
+                default = value.__dataclass_fields__[parameter].default_factory()
             assert ast.literal_eval(stated[1]) == default
 
 
