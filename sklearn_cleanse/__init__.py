@@ -9,6 +9,7 @@ from ._version import __version__
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
     "CleanSEClassifier": "deep",
+    "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from .candidates import candidate_softmax, check_candidates
 from .metrics._measures import _accuracy, covering_rate
-from .metrics._scorer import predict_log_proba
+from .metrics._predictions import candidate_proba
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
+
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
 
 
 def refuse_truth(fit):
@@ -43,21 +47,12 @@ def refuse_truth(fit):
     return checked
 
 
-def believe(estimator, X, y):
-    """Return each sample's most likely candidate by any classifier, and all confidences, sparse."""
-    check_is_fitted(estimator)
-    _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
-    if hasattr(estimator, "_believe"):  # without all probabilities at once
-        proba = estimator._believe(X, candidates)
-    else:
-        proba = candidate_softmax(predict_log_proba(estimator, X), candidates)
-    return estimator.classes_[proba.argmax(axis=1)], proba
-
-
 class PartialLabelMixin(ClassifierMixin):
     """Mixin for classifiers that learn from candidate sets.
 
-    It needs ``classes_`` and ``predict_log_proba`` (any row-wise order-preserving scores do).
+    It needs ``classes_``, ``predict`` and ``predict_log_proba``. A classifier may define
+    ``_candidate_proba_of(X, candidates)``, which takes and returns a csr_array, to find confidences
+    among candidates in a way of its own.
     """
 
     def score(self, X, y, sample_weight=None, truth=None):
@@ -89,7 +84,7 @@ class PartialLabelMixin(ClassifierMixin):
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
     def disambiguate(self, X, y, return_proba=False):
-        """Tell the most likely candidate of each sample.
+        """Return the most likely candidate of each sample.
 
         Parameters
         ----------
@@ -107,5 +102,27 @@ class PartialLabelMixin(ClassifierMixin):
         proba : ndarray of shape (n_samples, n_classes)
             Zero outside the candidates; rows sum to one. Only if ``return_proba`` is True.
         """
-        labels, proba = believe(self, X, y)
+        proba = candidate_proba(self, X, y)
+        labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba.toarray()) if return_proba else labels
+
+
+def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+    """Rank rows by what they hold.
+
+    Shuffling from this order makes training independent of the order in which rows come. The
+    order itself means nothing.
+    """
+    flat = np.ascontiguousarray(X).reshape(len(X), -1)
+    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    order = np.argsort(rows, kind="stable")
+    new = np.ones(len(X), dtype=bool)
+    for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
+        block = rows[order[start : start + 2**14 + 1]]
+        new[start + 1 : start + len(block)] = block[1:] != block[:-1]
+    rank = np.empty(len(X), dtype=np.int64)
+    rank[order] = np.cumsum(new)
+    if not new.all():  # equal features: the candidates decide, by a number that stands for the set
+        key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
+        rank[np.lexsort((key, rank))] = np.arange(len(X))
+    return rank

@@ -7,8 +7,9 @@
     reweighted loss + λ count term                                                       Eq. (15)
 
 `Calibration` holds the parameters of the method and its formulas, as functions of tensors.
-`Calibrator` applies them to the rows of one training: it finds each row's voters, has them vote,
-and turns the votes into weights. `Voters` is what remains of it: explanations are votes of the same
+`Calibrator` applies them to the rows of one training: it turns votes into weights, those of all
+other rows (`sklearn_cleanse.votes.kernel_votes`, taken before training) or those of neighbours,
+which it finds and has vote. `Voters` is what remains of these: explanations are votes of the same
 rows by the same formulas. None of them knows the network; a function gives the directions in which
 neighbours are sought.
 """
@@ -29,6 +30,11 @@ from .votes import candidate_shares, hard_votes, nearest, soft_votes
 
 __all__ = ["Calibration", "Calibrator", "Voters"]
 
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 #: Most pairs of a row and a voter that one search compares: all rows vote up to the square root.
 MAX_PAIRS = 2**28
 
@@ -48,16 +54,20 @@ class Calibration:
     ----------
     temperature : float, default=3.0
         T of Eq. (4). T = 1 switches the votes off.
-    vote : {"soft", "hard"}, default="soft"
-        How neighbours vote.
+    vote : {"kernel", "soft", "hard"}, default="kernel"
+        Who votes: all other rows, by kernel regression, before training; or neighbours while the
+        network is trained, with their confidences or by Eq. (3).
     n_neighbors : int, default=10
         Voters of each row.
     neighbors_from : {"dataset", "batch"}, default="dataset"
         Where voters are sought.
     neighbor_space : {"representation", "input"}, default="representation"
         In which space they are near.
-    vote_start : float, default=0.3
+    vote_start : float, default=0.0
         Share of the epochs after which votes begin.
+    vote_end : float or None, default=1.0
+        Share of the epochs at which T has fallen to 1, in a straight line from the first epoch.
+        None keeps it constant.
     count_weight : float, default=1e-3
         λ of Eq. (15). Zero switches the count term off.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
@@ -76,18 +86,34 @@ class Calibration:
     """
 
     temperature: float = 3.0
-    vote: str = "soft"
+    vote: str = "kernel"
     n_neighbors: int = 10
     neighbors_from: str = "dataset"
     neighbor_space: str = "representation"
-    vote_start: float = 0.3
+    vote_start: float = 0.0
+    vote_end: float | None = 1.0
     count_weight: float = 1e-3
     count_loss: str = "interval"
     proportions: Tensor | None = None
 
-    def votes_after(self, done: float) -> bool:
-        """Return whether votes count once a share ``done`` of the epochs has passed."""
-        return self.temperature > 1 and done >= self.vote_start
+    def temperature_after(self, done: float) -> float:
+        """Return T once a share ``done`` of the epochs has passed; 1 means that votes are off.
+
+        Parameters
+        ----------
+        done : float
+            From 0, before the first epoch, to 1.
+
+        Returns
+        -------
+        temperature : float
+        """
+        if done < self.vote_start:
+            return 1.0
+        if self.vote_end is None:
+            return self.temperature
+        left = max(0.0, 1 - done / self.vote_end) if self.vote_end > 0 else 0.0
+        return 1 + (self.temperature - 1) * left
 
     def collect(
         self,
@@ -123,7 +149,13 @@ class Calibration:
         # A clean row's enhanced label is its only candidate, whoever its neighbours are.
         return torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
 
-    def weigh(self, confidences: Tensor | None, candidates: Tensor, votes: Tensor) -> Tensor:
+    def weigh(
+        self,
+        confidences: Tensor | None,
+        candidates: Tensor,
+        votes: Tensor,
+        temperature: float | None = None,
+    ) -> Tensor:
         """Turn votes into the weights that a base loss trains on: Eq. (2) and (4).
 
         Eq. (4) gives the candidate that the votes name the weight T, the others 1. With K so
@@ -139,19 +171,24 @@ class Calibration:
         candidates : Tensor of shape (n_rows, n_classes), dtype bool
             The rows' candidates.
         votes : Tensor of shape (n_rows, n_classes)
-            As `collect` returns them.
+            As `collect` returns them, or those of all other rows.
+        temperature : float, default=None
+            T; by default that of the record.
 
         Returns
         -------
         weights : Tensor of shape (n_rows, n_classes)
             Zero outside the candidates; rows sum to one where confidences are given.
         """
+        T = self.temperature if temperature is None else temperature
         if confidences is None:
-            return candidates + (self.temperature - 1) * votes
+            return candidates + (T - 1) * votes
+        if self.vote == "kernel":  # both sum to one, row by row
+            return (confidences + (T - 1) * votes) / T
         if self.vote == "hard":
-            weights = confidences * (1 + (self.temperature - 1) * votes)
+            weights = confidences * (1 + (T - 1) * votes)
         else:
-            weights = confidences + (self.temperature - 1) * votes
+            weights = confidences + (T - 1) * votes
         return weights / weights.sum(dim=1, keepdim=True)
 
     def count(self, logits: Tensor, bounds: Tensor, max_count: int | None = None) -> Tensor:
@@ -182,7 +219,7 @@ class Calibrator:
     calibration : Calibration
         The method.
     rows : TrainingRows
-        The rows, their candidates and their present confidences.
+        The rows, their candidates and present confidences, and for ``vote="kernel"`` the votes.
     keeps_confidences : bool
         Whether the base loss keeps confidences.
     directions_of : callable
@@ -193,8 +230,8 @@ class Calibrator:
 
     Attributes
     ----------
-    pool : ndarray of shape (n_voters,), dtype int
-        The rows that may vote.
+    pool : ndarray of shape (n_voters,), dtype int, or None
+        The rows that may vote as neighbours; None if all rows have voted already.
     """
 
     def __init__(
@@ -206,7 +243,7 @@ class Calibrator:
         rng: np.random.RandomState,
     ) -> None:
         self.calibration, self.rows = calibration, rows
-        self.pool = choose_voters(rows, rng)
+        self.pool = None if calibration.vote == "kernel" else choose_voters(rows, rng)
         self._keeps_confidences = keeps_confidences
         self._directions_of = directions_of
         self._partial = np.flatnonzero(rows.counts > 1)  # clean rows need no vote
@@ -227,19 +264,25 @@ class Calibrator:
         weights : Tensor of shape (n_candidates,)
             In the order of ``rows.confidences``, which they are where nobody votes.
         """
-        rows = self.rows
-        weights = rows.confidences if self._keeps_confidences else torch.ones_like(rows.confidences)
-        if self.calibration.neighbors_from == "batch" or not self.calibration.votes_after(done):
+        rows, T = self.rows, self.calibration.temperature_after(done)
+        ones = torch.ones_like(rows.confidences)
+        weights = rows.confidences if self._keeps_confidences else ones
+        if T == 1 or self.votes_in_batches:
             return weights
+        if self.calibration.vote == "kernel":
+            confidences = weights if self._keeps_confidences else None
+            return self.calibration.weigh(confidences, ones, rows.votes, T)
         # The enhanced label of a clean row is its only candidate: T · 1, or T · c normalised.
-        weights = weights * (1 if self._keeps_confidences else self.calibration.temperature)
+        weights = weights * (1 if self._keeps_confidences else T)
         if len(self._partial):
             self._renew_neighbors()
-            self._count_votes(weights)
+            self._count_votes(weights, T)
         return weights
 
     @torch.no_grad()
-    def batch_weights(self, directions: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+    def batch_weights(
+        self, directions: Tensor, candidates: Tensor, weights: Tensor, done: float
+    ) -> Tensor:
         """Let the rows of one batch vote for each other, as Algorithm 1 prints it.
 
         Parameters
@@ -250,6 +293,8 @@ class Calibrator:
             Their candidates.
         weights : Tensor of shape (n_rows, n_classes)
             Their weights so far, which are also what they believe.
+        done : float
+            Share of the epochs that have passed.
 
         Returns
         -------
@@ -259,14 +304,20 @@ class Calibrator:
         found = nearest(directions, directions, self.calibration.n_neighbors, own=myself)
         ballots = weights / weights.sum(dim=1, keepdim=True)
         votes = self.calibration.collect(*found, candidates, ballots, candidates)
-        return self.calibration.weigh(
-            weights if self._keeps_confidences else None, candidates, votes
-        )
+        confidences = weights if self._keeps_confidences else None
+        T = self.calibration.temperature_after(done)
+        return self.calibration.weigh(confidences, candidates, votes, T)
+
+    @property
+    def votes_in_batches(self) -> bool:
+        """Whether the rows of a batch vote for each other."""
+        return self.calibration.vote != "kernel" and self.calibration.neighbors_from == "batch"
 
     @property
     def searches(self) -> bool:
         """Whether neighbours are sought among all rows."""
-        return self.calibration.temperature > 1 and self.calibration.neighbors_from == "dataset"
+        voting = self.calibration.vote != "kernel" and self.calibration.temperature > 1
+        return voting and self.calibration.neighbors_from == "dataset"
 
     def clean_voter_share(self) -> float:
         """Return the share of partial rows that have a clean voter, NaN if there are none."""
@@ -275,8 +326,10 @@ class Calibrator:
         is_clean = torch.from_numpy(self.rows.counts[self.pool] == 1).to(self.rows.device)
         return is_clean[self._neighbors[0]].any(dim=1).float().mean().item()
 
-    def voters(self) -> Voters:
-        """Return the voters as they are now."""
+    def voters(self) -> Voters | None:
+        """Return the neighbours that may vote as they are now; None for kernel votes."""
+        if self.pool is None:
+            return None
         return Voters(
             self.calibration,
             self.pool,
@@ -313,7 +366,7 @@ class Calibrator:
                 kept[start : start + len(part)] = part
             start += len(block.rows)
 
-    def _count_votes(self, weights: Tensor) -> None:
+    def _count_votes(self, weights: Tensor, temperature: float) -> None:
         """Put the weights of partial rows into place."""
         rows, start = self.rows, 0
         pool = rows.block(self.pool)
@@ -326,7 +379,7 @@ class Calibrator:
             confidences = None
             if self._keeps_confidences:
                 confidences = block.dense(rows.confidences[block.entries])
-            renewed = self.calibration.weigh(confidences, own, votes)
+            renewed = self.calibration.weigh(confidences, own, votes, temperature)
             weights[block.entries] = renewed.flatten()[block.cells]
 
 

@@ -45,6 +45,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 def average_members(logits: Tensor) -> Tensor:
     """Average the members of an ensemble: the logarithm of their mean probability.
 

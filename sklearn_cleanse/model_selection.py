@@ -11,9 +11,13 @@ import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from .candidates import check_candidates, clean_rows
+from .candidates import check_candidates, is_clean
 
 __all__ = ["CandidateKFold"]
+
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
 
 
 class CandidateKFold(BaseCrossValidator):
@@ -103,7 +107,7 @@ def _deal(candidates: sp.csr_array, n_folds: int, rng: np.random.RandomState) ->
     """Return the fold of each sample."""
     # Two marks per class: "is a candidate" and "is the only one". Both are to be balanced.
     ones = candidates.astype(np.int64)
-    clean = ones.multiply(clean_rows(candidates)[:, None]).tocsr()
+    clean = ones.multiply(is_clean(candidates)[:, None]).tocsr()
     clean.eliminate_zeros()
     marks = sp.csr_array(sp.hstack([ones, clean], format="csr"))
     marked = marks.tocsc()

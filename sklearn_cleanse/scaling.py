@@ -1,16 +1,17 @@
-"""Feature scaling that lives inside the model, and its choice without true labels."""
+"""Feature scaling that lives inside the model."""
 
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 import torch
-from sklearn.metrics.pairwise import euclidean_distances
 from torch import Tensor, nn
 
-from .candidates import covers
+__all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "fit_scaling"]
 
-__all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "choose_scaling", "fit_scaling"]
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
 
 SCALINGS = ("standard", "sqrt", "minmax", "common", "rank")
 
@@ -181,52 +182,3 @@ class ScaledNetwork(nn.Module):
 
     def forward(self, X: Tensor):
         return self.network(self.scaling(X))
-
-
-def choose_scaling(X: np.ndarray, candidates: sp.csr_array, ridge: float = 0.05) -> str:
-    """Choose the scaling under which left-out rows' candidates are predicted best.
-
-    Each row is predicted by kernel ridge regression from all others, which has a closed form, and
-    the scaling whose predictions are most often among the row's own candidates is taken. No true
-    label is needed. (Neighbours' votes would be simpler still, but they miss features whose
-    relative scale matters to a smooth model, such as principal components.)
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-        Training rows; a thousand are enough, and the cost is cubic.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        Their candidates.
-    ridge : float, default=0.05
-        Ridge of the regression.
-
-    Returns
-    -------
-    kind : str
-        One of `SCALINGS`; the first of them in a tie.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_cleanse.candidates import check_candidates
-    >>> from sklearn_cleanse.scaling import choose_scaling
-    >>> rng = np.random.RandomState(0)
-    >>> y = rng.randint(3, size=300)
-    >>> noise = rng.normal(scale=1000.0, size=(300, 3))  # large columns that mean nothing
-    >>> X = np.hstack([np.eye(3)[y] + 0.1 * rng.normal(size=(300, 3)), noise])
-    >>> choose_scaling(X, check_candidates(y)[1]) != "common"
-    True
-    """
-    sets = candidates.toarray()
-    targets = sets / sets.sum(axis=1, keepdims=True)
-    mean = targets.mean(axis=0)
-    rates = []
-    for kind in SCALINGS:
-        scaled = fit_scaling(X, kind)(torch.from_numpy(np.ascontiguousarray(X)))
-        distances = euclidean_distances(scaled.flatten(start_dim=1).double().numpy(), squared=True)
-        width = np.sqrt(distances).mean() or 1.0
-        inverse = np.linalg.inv(np.exp(-distances / (2 * width**2)) + ridge * np.eye(len(X)))
-        # What is predicted for a row that was left out, without ever leaving one out.
-        predicted = targets - inverse @ (targets - mean) / np.diag(inverse)[:, None]
-        rates.append(covers(candidates, predicted.argmax(axis=1)).mean())
-    return SCALINGS[int(np.argmax(rates))]

@@ -4,7 +4,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from sklearn_cleanse.candidates import candidate_counts, check_candidates, clean_rows, covers
+from sklearn_cleanse.candidates import candidate_counts, check_candidates, covers, is_clean
 
 MATRIX = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
 
@@ -63,7 +63,7 @@ def test_tuples_may_be_labels():
 
 def test_a_label_named_twice_is_one_candidate():
     _, candidates = check_candidates([["cat", "cat"], ["dog"]])
-    assert clean_rows(candidates).all()
+    assert is_clean(candidates).all()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_label_named_twice_is_one_candidate():
 )
 def test_labels_are_candidate_sets_of_one(y):
     classes, candidates = check_candidates(y)
-    assert clean_rows(candidates).all()
+    assert is_clean(candidates).all()
     np.testing.assert_array_equal(classes[candidates.indices], np.asarray(y))
 
 

@@ -232,6 +232,13 @@ def test_diagram_from_scores_carries_the_note(rng):
         (lambda: friedman_from_ranks([3, 3, 0], 9), "sum to 0, but cannot sum to less than 1"),
         (lambda: friedman_from_ranks([1, 4, 1], 9), "sum to 2, but cannot sum to less than 3"),
         (lambda: friedman_from_ranks([1, np.nan, 3], 9), "sum to nan"),
+        (lambda: holm([[0.1, 0.2], [0.3, 0.4]]), r"p_values has shape \(2, 2\); .* np.ravel"),
+        (lambda: holm(0.1), r"p_values has shape \(\)"),
+        (lambda: holm([0.1, 7]), r"p_values\[1\] is 7; expected a probability"),
+        (lambda: friedman_from_ranks([[1, 2]], 9), r"average_ranks has shape \(1, 2\)"),
+        (lambda: wilcoxon_holm([[0.1, 0.2]] * 3, "a"), "control is 'a'"),
+        (lambda: wilcoxon_holm([[0.1, 0.2]] * 3, 0.5), "control is 0.5"),
+        (lambda: friedman_test([[0.1, 0.2]] * 3, alpha="5%"), "alpha is '5%'"),
         (
             lambda: CriticalDifferenceDisplay.from_ranks([3, 3, 0], 9, list("abc")),
             "ranks begin at 1",

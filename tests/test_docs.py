@@ -184,3 +184,9 @@ def test_the_version_has_its_page_of_changes():
         assert page.startswith(f"# {version}\n")
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
     assert cited[1] in listed
+
+
+@pytest.mark.parametrize("module_name", [*MODULES[1:], "sklearn_cleanse.base"])
+def test_completion_offers_public_names_only(module_name):
+    module = importlib.import_module(module_name)
+    assert {name for name in dir(module) if not name.startswith("_")} == set(module.__all__)

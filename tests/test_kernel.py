@@ -233,6 +233,7 @@ def test_low_rank_needs_no_square_matrix():
     ("Model", "name", "value"),
     [(Model, name, value) for Model in (PLCGRClassifier, DPCLSClassifier) for name, value in [
         ("ridge", 0), ("ridge", np.nan), ("max_iter", 0), ("length_scale", -1.0),
+        ("length_scale", 1e-300), ("length_scale", 1e300),
         ("normalize", "minmax"), ("max_memory", 0), ("verbose", "loud")]]
     + [(PLCGRClassifier, name, value) for name, value in [
         ("cost_weight", -0.1), ("first_bonus", -1), ("cluster_ratio", 0), ("cluster_ratio", 1.5),
@@ -264,6 +265,46 @@ def test_a_penalty_beyond_precision_is_refused(params, blobs):
     X, candidates, _ = blobs
     with pytest.raises(ValueError, match=r"smoothness_weight=.* times penalty=.*; raise penalty"):
         DPCLSClassifier(**params).fit(X, candidates)
+
+
+@BOTH
+@pytest.mark.parametrize("ridge", [1e-300, 1e-17])
+def test_a_ridge_beyond_precision_is_refused(Model, ridge, blobs):
+    X, candidates, _ = blobs
+    with pytest.raises(ValueError, match=rf"ridge={ridge} is too small.*raise it"):
+        Model(ridge=ridge).fit(X, candidates)
+
+
+def test_a_ridge_beyond_precision_is_refused_at_low_rank(blobs):
+    X, candidates, _ = blobs
+    with pytest.raises(ValueError, match="ridge=1e-300 is too small"):
+        PLCGRClassifier(ridge=1e-300, n_components=20, random_state=0).fit(X, candidates)
+
+
+@BOTH
+@pytest.mark.parametrize("normalize", ["standard-l2", "standard", "l2", None])
+@pytest.mark.parametrize("factor", [1e300, 1e160, 1e-160, 1e-300])
+def test_features_that_cannot_be_squared_are_refused(Model, normalize, factor, blobs):
+    X, candidates, _ = blobs
+    row = np.abs(X).max(axis=1).argmax()
+    with pytest.raises(ValueError, match=rf"largest value of X, .* in row {row}, .*; rescale"):
+        Model(normalize=normalize).fit(factor * X, candidates)
+
+
+@BOTH
+def test_features_that_can_be_squared_are_fitted(Model, blobs):
+    X, candidates, truth = blobs
+    for factor in (1e148, 1e-148):
+        assert Model(max_iter=3).fit(factor * X, candidates).score(factor * X, truth) > 0.9
+
+
+@BOTH
+def test_new_rows_that_cannot_be_squared_are_refused(Model, blobs):
+    X, candidates, _ = blobs
+    model = Model(max_iter=3).fit(X, candidates)
+    with pytest.raises(ValueError, match=r"largest value of X, 1e\+300 in row 1, .*; rescale"):
+        model.predict([[0.0] * 5, [1e300] * 5])
+    assert model.predict([[0.0] * 5]).shape == (1,)
 
 
 @BOTH

@@ -418,7 +418,7 @@ def test_the_laplacian_is_one(graph):
 def test_samples_that_leave_together_are_no_neighbours(graph):
     order, sizes = elimination_order(graph)
     np.testing.assert_array_equal(np.sort(order), np.arange(400))
-    assert sizes[0] >= _dissimilarity.FEWEST
+    assert sizes[0] >= _dissimilarity.MIN_ELIMINATED
     first = order[: sizes[0]]
     assert graph[first][:, first].nnz == sizes[0]  # the diagonal
     assert elimination_order(sp.csr_array((5, 5)))[1] == []  # nobody must be left over
@@ -438,7 +438,7 @@ def test_smoothing_solves_its_system_either_way(graph, way, strength, monkeypatc
     np.testing.assert_array_equal(Y, before)
     exact = np.linalg.solve(np.eye(400) + strength * L.toarray(), Y)
     error = np.linalg.norm(X - exact, axis=0).max()
-    assert error < (1e-10 if way == "elimination" else _dissimilarity.ACCURACY)
+    assert error < (1e-10 if way == "elimination" else _dissimilarity.SMOOTHING_ACCURACY)
 
 
 def plain_laplacian(X, k):
@@ -482,7 +482,12 @@ def plain_dpcls(X, candidates, alpha=0.01, beta=0.001, mu=1e-4):
 @pytest.mark.parametrize("speed", [0, 12, np.inf])
 def test_dpcls_follows_its_definition(blobs, width, speed, monkeypatch):
     """Blocks, shared rows, elimination and iteration change the time it takes and nothing else."""
-    for name, value in {"WIDTH": width, "DENSE_SPEED": speed, "FEWEST": 5, "STRIP": 999}.items():
+    for name, value in {
+        "BLOCK_ROWS": width,
+        "DENSE_SPEED": speed,
+        "MIN_ELIMINATED": 5,
+        "STRIP_VALUES": 999,
+    }.items():
         monkeypatch.setattr(_dissimilarity, name, value)
     X, candidates, _ = blobs
     assert 10 < (candidates.sum(axis=1) == 1).sum() < 100  # clean samples share rows

@@ -13,7 +13,12 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sklearn_cleanse.counts import _losses, interval_log_prob, one_vs_rest_logits
+from sklearn_cleanse.counts import (
+    _losses,
+    _poisson_binomial,
+    interval_log_prob,
+    one_vs_rest_logits,
+)
 from sklearn_cleanse.counts._poisson_binomial import _RELIABLE, _solve
 
 
@@ -155,6 +160,16 @@ def test_wide_intervals_far_from_the_mean(n, shift, precision, monkeypatch):
             assert float(grad[i, j]) == pytest.approx(float(slope), rel=accuracy, abs=accuracy)
 
 
+def test_many_products_are_summed_in_parts(monkeypatch):
+    compute_in_torch(monkeypatch)
+    z = torch.tensor(np.random.default_rng(0).normal(size=(37, 4)))
+    bounds = torch.tensor([0, 5, 20, 30]), torch.tensor([7, 15, 25, 37])
+    whole = value_and_grad(z, *bounds)
+    monkeypatch.setattr(_poisson_binomial, "_MAX_PRODUCTS", 100)
+    for want, got in zip(whole, value_and_grad(z, *bounds), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-15)
+
+
 def test_a_far_lower_tail_of_many_rows(backend):
     """Most rows are unlikely, so no single one tells that the interval is far from the mean."""
     n, end = 6000, 300
@@ -252,7 +267,6 @@ def test_classes_on_both_sides_of_the_limit_to_tilt_agree():
 
 
 def test_threads_and_repetitions_give_the_same_numbers():
-    """Buffers are used again: by one thread at a time, and with nothing left of the last use."""
     rng = np.random.default_rng(0)
     problems = [torch.tensor(rng.normal(size=(33, 5)) * scale) for scale in (1, 1e4, 5, 100)] * 50
     lower, upper = torch.arange(5), torch.tensor([2, 1, 9, 5, 33])

@@ -149,7 +149,6 @@ def table(seconds, quick):
             lambda z, k=largest, lo=lower, up=upper: recursion(z, lo, up, k),
             lambda z, k=largest, lo=lower, up=upper: interval_log_prob(z, lo, up, max_count=k),
         ]
-        # first, while our functions have no buffers at hand from an earlier call
         memory = [peak_memory(functions[i], logits) / 2**20 for i in (0, 2)]
         want = np.log(exact(logits, lower, upper))
         error = float(np.abs(np.expm1(once(functions[2], logits).numpy() - want)).max())

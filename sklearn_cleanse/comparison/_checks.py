@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import numpy as np
 
 
 def check_scores(scores, *, nan_remedy=None) -> np.ndarray:
-    """Take a table of scores; refuse NaN if there is a remedy to name."""
+    """Return a table of scores as an array; refuse NaN if there is a remedy to name."""
     scores = np.asarray(scores, dtype=float)
     if scores.ndim != 2 or scores.shape[1] < 2 or not len(scores):
         raise ValueError(
@@ -23,8 +25,10 @@ def check_scores(scores, *, nan_remedy=None) -> np.ndarray:
 
 
 def check_average_ranks(average_ranks) -> np.ndarray:
-    """Take average ranks that some table of scores can have, up to rounding."""
+    """Return average ranks, if they are such that some table of scores has them, up to rounding."""
     ranks = np.asarray(average_ranks, dtype=float)
+    if ranks.ndim != 1:
+        raise ValueError(f"average_ranks has shape {ranks.shape}; expected one rank per method")
     k = len(ranks)
     if not abs(ranks.sum() - k * (k + 1) / 2) <= 0.01 * k:
         raise ValueError(
@@ -43,8 +47,8 @@ def check_average_ranks(average_ranks) -> np.ndarray:
 
 
 def check_control(control, n_methods) -> int:
-    """Take the position of a method; negative ones count from the end."""
-    if not -n_methods <= control < n_methods:
+    """Return the position of a method; negative ones count from the end."""
+    if not isinstance(control, Integral) or not -n_methods <= control < n_methods:
         raise ValueError(
             f"control is {control!r}; expected the position of one of {n_methods} methods, 0 to "
             f"{n_methods - 1}"
@@ -53,7 +57,21 @@ def check_control(control, n_methods) -> int:
 
 
 def check_alpha(alpha) -> float:
-    """Take a level of significance."""
-    if not 0 < alpha < 1:
+    """Return a level of significance."""
+    if not isinstance(alpha, Real) or not 0 < float(alpha) < 1:
         raise ValueError(f"alpha is {alpha!r}; expected a level between 0 and 1, such as 0.05")
     return float(alpha)
+
+
+def check_p_values(p_values) -> np.ndarray:
+    """Return p-values as an array; NaN stands for a test that was not made."""
+    p = np.asarray(p_values, dtype=float)
+    if p.ndim != 1:
+        raise ValueError(
+            f"p_values has shape {p.shape}; expected one p-value per test, 1-D: pass np.ravel of a "
+            "table, or a row at a time if each is a family of its own"
+        )
+    wrong = np.flatnonzero((p < 0) | (p > 1))
+    if len(wrong):
+        raise ValueError(f"p_values[{wrong[0]}] is {p[wrong[0]]:g}; expected a probability, 0 to 1")
+    return p

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ._checks import check_alpha, check_average_ranks, check_control, check_scores
+from ._checks import check_alpha, check_average_ranks, check_control, check_p_values, check_scores
 
 
 def rank_methods(scores, *, missing="error") -> np.ndarray:
@@ -172,7 +172,7 @@ def _friedman(ranks: np.ndarray, n: int, alpha: float, correction: float) -> Fri
 
 
 def critical_difference(n_methods, n_datasets, *, test="nemenyi", alpha=0.05) -> float:
-    """Tell how far apart two average ranks must be for the methods to differ.
+    """Compute how far apart two average ranks must be for the methods to differ.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def critical_difference(n_methods, n_datasets, *, test="nemenyi", alpha=0.05) ->
 
 
 def separation_note(n_methods, n_datasets, *, test="bonferroni-dunn", alpha=0.05) -> str:
-    """Say when there are too few data sets to separate the methods.
+    """Return a warning if there are too few data sets to separate the methods.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def holm(p_values) -> np.ndarray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(p_values, dtype=float)
+    p = check_p_values(p_values)
     adjusted = np.full(p.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]

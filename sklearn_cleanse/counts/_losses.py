@@ -1,4 +1,4 @@
-"""The count functions of torch, on top of the kernel beside them; nothing else of the package."""
+"""The count functions of torch, on top of `_poisson_binomial` alone."""
 
 from __future__ import annotations
 
@@ -87,9 +87,17 @@ def _once(gradient: Tensor, *inputs: Tensor) -> Any:
     return _Once.apply(gradient, *inputs) if torch.is_grad_enabled() else gradient
 
 
-class _IntervalLogProb(torch.autograd.Function):
-    """The gradient is made along with the value: between the passes only it is kept, (n, m)."""
+class _KeptGradient(torch.autograd.Function):
+    """Functions of the logits whose gradient is computed with the value and kept, (n, m)."""
 
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Any:
+        gradient, logits = ctx.saved_tensors
+        others = [None] * (len(ctx.needs_input_grad) - 1)
+        return _once(gradient * grad_output, grad_output, logits), *others
+
+
+class _IntervalLogProb(_KeptGradient):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, bounds: _Bounds, grad: bool) -> Tensor:
         xp, z, dtype = _enter(logits)
@@ -98,11 +106,6 @@ class _IntervalLogProb(torch.autograd.Function):
         if grad:
             ctx.save_for_backward(_leave(slope, logits.dtype), logits)
         return _leave(log_prob, logits.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        slope, logits = ctx.saved_tensors
-        return _once(slope * grad_output, grad_output, logits), None, None
 
 
 class _OneVsRest(torch.autograd.Function):
@@ -122,8 +125,8 @@ class _OneVsRest(torch.autograd.Function):
         return _once(gradient, grad_output, *ctx.saved_tensors)
 
 
-class _SoftmaxCountLoss(torch.autograd.Function):
-    """One-vs-rest, interval and sum in one: in a training step each call saved can be felt."""
+class _SoftmaxCountLoss(_KeptGradient):
+    """One-vs-rest, interval and sum in one: in a training step the calls saved are noticeable."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, bounds: _Bounds, entropy: bool, grad: bool) -> Tensor:
@@ -143,14 +146,9 @@ class _SoftmaxCountLoss(torch.autograd.Function):
                 ctx.save_for_backward(_leave(gradient, logits.dtype), logits)
         return _leave(loss, logits.dtype)
 
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient, logits = ctx.saved_tensors
-        return _once(gradient * grad_output, grad_output, logits), None, None, None
-
 
 def _wants_gradient(logits: Tensor) -> bool:
-    # asked by the caller: within forward gradients are off, and needs_input_grad ignores no_grad
+    # Asked before `apply`: in forward gradients are off, and needs_input_grad ignores no_grad.
     return logits.requires_grad and torch.is_grad_enabled()
 
 
@@ -193,7 +191,7 @@ def _check_bounds(logits: Tensor, lower: Any, upper: Any, max_count: int | None)
 
 
 def _read_bounds(lower: Tensor, upper: Tensor, n: int) -> _Bounds:
-    """Few zeros are as good as few ones: where that at least halves the tables, count zeros."""
+    """Largest count that matters; zeros are counted instead of ones if that halves the tables."""
     low, high = lower.numpy(), upper.numpy()
     limited = (low > 0) | (high < n)
     most_ones = int(high[limited].max(initial=0))

@@ -1,78 +1,41 @@
-"""The kernel behind `sklearn_cleanse.counts`, in numpy for the CPU and in torch for the rest.
+"""The computation behind `sklearn_cleanse.counts`, in numpy on the CPU and in torch elsewhere.
 
 The method is a product tree over the rows' polynomials ``(1 - p) + p x``, cut at the largest count
 that matters. Only non-negative numbers are added and multiplied, so nothing cancels, and underflow
-is the one danger. Exponential tilting averts it: when all logits of a class are shifted by
+is the only danger. Exponential tilting averts it: when all logits of a class are shifted by
 ``theta``, the probability of the count k changes by a known factor, ``exp(theta k - c(theta))``.
 The shift is chosen to put the tilted count inside the interval, so that what the tree computes is
 of ordinary size however far out in the tail the interval lies; the factor is added in logs.
 
-Where results can be read back for nothing, on the CPU, the tree is first run without a tilt, and
-only classes whose probability comes out too small to be believed are tilted.
+The functions take the array module as ``xp``. numpy serves the CPU because a call of numpy costs a
+fraction of one of torch: with 64 rows and 16 classes the loss takes a quarter of the time. There
+results can be read at no cost, too: the tree first runs without a tilt, and only classes whose
+probability comes out too small to be trusted are tilted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 # Added to every coefficient, so that products stay out of the denormals, which are slow; 1e-150
 # beside the 2^-256 that the tilt guarantees is nothing.
 _FLOOR = {torch.float64: 1e-150, torch.float32: 1e-18}
-# A probability above this owes nothing to the floor, and needs no tilt.
+# A probability above this is not affected by the floor, and needs no tilt.
 _RELIABLE = 1e-130
 # The sort-based tilt leaves at least 2^-n of probability; with more rows than this it is refined.
 _MAX_UNREFINED = {torch.float64: 256, torch.float32: 16}
-# Trees of up to so many leaves are kept for the next call.
-_MAX_KEPT_LEAVES = 2048
-# Up to this many multiplications torch spends on a product if that saves calls.
-_MATMUL_MAX_WORK = 250_000
+# Products that torch holds at a time (128 MiB in float64); numpy sums them without holding any.
+_MAX_PRODUCTS = 2**24
 
 
-def _recording(like: Tensor) -> bool:
-    """Whether a trace (on fake tensors) or a CUDA graph is being made of this call."""
-    return type(like) is not Tensor or (like.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def _keep(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keep the tensors that ``make(*sizes, dtype, device)`` returns, asked for by ``like=``.
-
-    Not in a recording: what is made in one holds no values yet, and what is kept here may be gone
-    when it is replayed.
-    """
-    kept = lru_cache(maxsize=512)(make)
-
-    @wraps(make)
-    def get(*sizes: int, like: Tensor) -> Tensor:
-        return (make if _recording(like) else kept)(*sizes, like.dtype, like.device)
-
-    return get
-
-
-@_keep
-def _device_range(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.arange(size, device=device)  # an index, whatever the dtype
-
-
-def _range(size: int, like: Any) -> Any:
-    return np.arange(size) if isinstance(like, np.ndarray) else _device_range(size, like=like)
-
-
-@_keep
-def _pair_matrix(
-    rows: int, left: int, right: int, sign: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """0/1 matrix (rows, left * right): one where row = i + sign * j."""
-    row, i, j = (torch.arange(size, device=device) for size in (rows, left, right))
-    hits = row[:, None, None] == i[:, None] + sign * j
-    return hits.view(rows, left * right).to(dtype)
+def _range(xp: ModuleType, size: int, like: Any) -> Any:
+    return np.arange(size) if xp is np else torch.arange(size, device=like.device)
 
 
 def _clip(xp: ModuleType, x: Any, low: float | None, high: float) -> Any:
@@ -82,147 +45,65 @@ def _clip(xp: ModuleType, x: Any, low: float | None, high: float) -> Any:
     return x.clamp(low, high)
 
 
-class _HostTree:
-    """Product tree over rows, in numpy; the nodes of a level are columns, classes innermost.
+def _zeros(xp: ModuleType, shape: tuple[int, ...], like: Any) -> Any:
+    return np.zeros(shape) if xp is np else like.new_zeros(shape)
 
-    Fill `leaves`, (1 - p, p) of each row, then call `grow`, then `others`. Every level lies in
-    zeros, so that a product of polynomials is an einsum over a strided view. The views are laid
-    out once for any number of uses: in a training step that would cost as much as the sums.
+
+def _correlate(xp: ModuleType, padded: Any, factor: Any, size: int) -> Any:
+    """``out[k] = sum_j padded[k + j] * factor[j]`` for k < size, column by column."""
+    if xp is np:
+        row, item = padded.strides
+        windows: Any = np.ndarray((size, *factor.shape), float, padded, 0, (row, row, item))
+        return np.einsum("kjc,jc->kc", windows, factor)
+    if size > 1 and size * factor.numel() > _MAX_PRODUCTS:
+        half = size // 2
+        rest = _correlate(xp, padded[half:], factor, size - half)
+        return torch.cat((_correlate(xp, padded, factor, half), rest))
+    windows = padded.unfold(0, len(factor), 1)[:size]  # (k, c, j)
+    return (windows * factor.T).sum(2)
+
+
+def _multiply_up(
+    xp: ModuleType, leaves: Any, size_max: int, floor: float
+) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Coefficients of each class's product (size, m), and the factors on the way (size, cols).
+
+    The nodes of a level are columns, classes innermost; `leaves` (2, n, m) are 1 - p and p.
     """
-
-    floor = _FLOOR[torch.float64]
-
-    def __init__(self, n: int, m: int, size_max: int) -> None:
-        buffer, level = self._level(2, size_max, n, m)
-        self.leaves = level[:, : n * m].reshape(2, n, m)
-        self.up: list[tuple[Any, ...]] = []
-        pairs, nodes = [], n
-        for _ in range(_depth(n)):
-            nodes, size = (nodes + 1) // 2, len(level)
-            pair = level.reshape(size, 2, nodes * m)
-            row, item = buffer.strides
-            shape, start = (min(2 * size - 1, size_max), size, nodes * m), (size - 1) * row
-            left: Any = np.ndarray(shape, float, buffer, start, (row, -row, item))
-            buffer, level = self._level(shape[0], size_max, nodes, m)
-            self.up.append((left, pair[:, 1], level[:, : nodes * m]))
-            pairs.append(pair)
-        self.root = level[:, :m]
-
-        buffer = np.zeros((2 * len(pairs[-1]) - 1, m))
-        self.weights = buffer[: len(self.root)]
-        self.down: list[tuple[Any, ...]] = []
-        for pair, below in zip(pairs[:0:-1], pairs[-2::-1], strict=True):
-            size, _, cols = pair.shape
-            row, item = buffer.strides
-            above: Any = np.ndarray((size, size, cols), float, buffer, 0, (row, row, item))
-            buffer = np.zeros((2 * len(below) - 1, 2 * cols))
-            out = buffer[:size].reshape(size, 2, cols)
-            self.down.append((above, pair[:, 1], pair[:, 0], out[:, 0], out[:, 1], out))
-        self.last = buffer[:2, : pairs[0].shape[2]], pairs[0][:, ::-1]
-
-    @staticmethod
-    def _level(size: int, size_max: int, nodes: int, m: int) -> tuple[Any, Any]:
-        """Zeros for polynomials of `size` coefficients and shifts of them, and their place."""
-        below = max(size, min(2 * size - 1, size_max))
-        buffer = np.zeros((size - 1 + below, (nodes + nodes % 2) * m))
-        buffer[size - 1, nodes * m :] = 1.0  # the constant one makes the number of nodes even
-        return buffer, buffer[size - 1 : 2 * size - 1]
-
-    def grow(self) -> Any:
-        """Coefficients of each class's product, (size, m)."""
-        for left, right, out in self.up:  # out[k] = sum_j left[k - j] right[j]
-            np.einsum("kjc,jc->kc", left, right, out=out)
-            out += self.floor
-        return self.root
-
-    def others(self, weights: Any) -> Any:
-        """For each leaf the weighted sum (n, m) of the coefficients of all others' product."""
-        self.weights[:] = weights
-        for above, right, left, to_left, to_right, out in self.down:
-            np.einsum("ijc,jc->ic", above, right, out=to_left)  # sum_j above[i + j] right[j]
-            np.einsum("ijc,jc->ic", above, left, out=to_right)
-            out += self.floor
-        _, n, m = self.leaves.shape
-        return np.einsum("ic,isc->sc", *self.last).reshape(-1, m)[:n]
+    _, nodes, m = leaves.shape
+    level, pairs = leaves.reshape(2, nodes * m), []
+    for _ in range(max(1, (nodes - 1).bit_length())):
+        nodes = (nodes + 1) // 2
+        (size, cols), half = level.shape, nodes * m
+        size_out = min(2 * size - 1, size_max)
+        padded = _zeros(xp, (size - 1 + max(size, size_out), half), level)
+        left, right = level[:, :half], padded[size - 1 : 2 * size - 1]
+        right[:, : cols - half] = level[:, half:]
+        if cols < 2 * half:
+            right[0, cols - half :] = 1.0  # the constant one makes the number of nodes even
+        level = _correlate(xp, padded, xp.flipud(left), size_out)
+        level += floor
+        pairs.append((left, right))
+    return level, pairs
 
 
-class _DeviceTree:
-    """The same in torch, where a product is one with a fixed 0/1 matrix (few calls), or, if that
-    wastes too much work, a loop over coefficients.
+def _sum_down(xp: ModuleType, weights: Any, pairs: list[tuple[Any, Any]], floor: float) -> Any:
+    """For each leaf the weighted sum of the coefficients of all others' product, (n, m).
+
+    `weights` (size, m) are for the coefficients that `_multiply_up` returns. If n is odd, rows of
+    no meaning follow.
     """
-
-    def __init__(
-        self, n: int, m: int, size_max: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.size_max, self.dtype, self.device, self.floor = size_max, dtype, device, _FLOOR[dtype]
-        self.leaves = self._zeros(2, n, m)
-        self.pairs: list[Tensor] = []
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=self.dtype, device=self.device)
-
-    def _product(self, a: Tensor, b: Tensor, size_out: int) -> Tensor:
-        """First size_out coefficients of a(x) b(x), columnwise; a and b are (size, cols)."""
-        size, cols = a.shape
-        if size * size * size_out * cols <= _MATMUL_MAX_WORK:
-            outer = (a[:, None] * b).reshape(size * size, cols)
-            out = _pair_matrix(size_out, size, size, 1, like=a) @ outer
-        else:
-            out = self._zeros(size_out, cols)
-            for j in range(min(size, size_out)):
-                stop = min(size, size_out - j)
-                out[j : j + stop].addcmul_(a[:stop], b[j])
-        out += self.floor
-        return out
-
-    def _adjoint(self, above: Tensor, pair: Tensor) -> Tensor:
-        """Derivative by both factors of `pair` (size, 2, cols), given that by their product."""
-        size, _, cols = pair.shape
-        size_above, sibling = above.shape[0], pair.flip(1)
-        if 2 * size * size * size_above * cols <= _MATMUL_MAX_WORK:
-            outer = (above[:, None, None] * sibling).view(size_above * size, 2 * cols)
-            out = _pair_matrix(size, size_above, size, -1, like=pair) @ outer
-        else:
-            out, above = self._zeros(size, 2, cols), above[:, None]
-            for j in range(min(size, size_above)):
-                stop = min(size, size_above - j)
-                out[:stop].addcmul_(above[j : j + stop], sibling[j])
-        out += self.floor
-        return out.reshape(size, 2 * cols)
-
-    def grow(self) -> Tensor:
-        _, nodes, m = self.leaves.shape
-        current = self.leaves.view(2, nodes * m)
-        for _ in range(_depth(nodes)):
-            size = len(current)
-            if nodes % 2:
-                one = self._zeros(size, m)
-                one[0] = 1.0
-                current = torch.cat((current, one), 1)
-            nodes = (nodes + 1) // 2
-            pair = current.reshape(size, 2, nodes * m)
-            self.pairs.append(pair)
-            current = self._product(pair[:, 0], pair[:, 1], min(2 * size - 1, self.size_max))
-        return current
-
-    def others(self, weights: Tensor) -> Tensor:
-        _, n, m = self.leaves.shape
-        for pair in self.pairs[:0:-1]:
-            weights = self._adjoint(weights[:, : pair.shape[2]], pair)
-        pair, size = self.pairs[0], min(2, len(weights))
-        products = weights[:size, None, : pair.shape[2]] * pair.flip(1)[:size]
-        return products.sum(0).reshape(-1, m)[:n]
-
-
-def _depth(n: int) -> int:
-    """Levels of a tree over n rows, one at least."""
-    return max(1, (n - 1).bit_length())
-
-
-@lru_cache(maxsize=32)
-def _idle_trees(n: int, m: int, size_max: int) -> list[_HostTree]:
-    """Trees of one shape at rest; a thread that takes one out has it to itself."""
-    return []
+    m = weights.shape[1]
+    for i, (left, right) in reversed(list(enumerate(pairs))):
+        size, half = left.shape
+        weights = weights[:, :half]
+        if (cut := 2 * size - 1 - len(weights)) > 0:
+            weights = xp.concatenate((weights, _zeros(xp, (cut, half), left)))
+        weights, siblings = xp.concatenate((weights, weights), 1), xp.concatenate((right, left), 1)
+        weights = _correlate(xp, weights, siblings, size if i else 1)
+        if i:
+            weights += floor
+    return weights.reshape(-1, m)
 
 
 def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) -> Any:
@@ -237,7 +118,7 @@ def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) ->
         return (1.0 / (1.0 + xp.exp(-_clip(xp, z + theta, -40.0, 40.0)))).sum(0)
 
     ordered = np.sort(z, axis=0) if xp is np else torch.sort(z, dim=0).values
-    column = _range(m, z)
+    column = _range(xp, m, z)
     bound = 1.0 / _FLOOR[dtype]  # infinite logits: certain rows, which no shift can move
     at_least = _clip(xp, -ordered[_clip(xp, n - lower, 0, n - 1), column], 0.0, bound)
     at_most = _clip(xp, -ordered[_clip(xp, n - 1 - upper, 0, n - 1), column], -bound, 0.0)
@@ -258,12 +139,10 @@ def _tilt(xp: ModuleType, z: Any, lower: Any, upper: Any, dtype: torch.dtype) ->
     return theta
 
 
-def _inside(lower: Any, upper: Any, size: int) -> tuple[Any, Any]:
-    """Column of the counts k = 0, ..., size, and one where k < size is in the interval."""
-    k = _range(size + 1, lower)[:, None]
-    inside = ((k >= lower) & (k <= upper)) * 1.0
-    inside[-1] = 0.0
-    return k, inside
+def _inside(xp: ModuleType, lower: Any, upper: Any, size: int) -> tuple[Any, Any]:
+    """Column of the counts k = 0, ..., size, and one where k is in the interval."""
+    k = _range(xp, size + 1, lower)[:, None]
+    return k, ((k >= lower) & (k <= upper)) * 1.0
 
 
 def _solve(
@@ -278,22 +157,22 @@ def _solve(
     """Log-probabilities (m,) and, if asked for, their derivatives by the logits (n, m)."""
     n, m = z.shape
     size = min(max_count, n) + 1
-    tree = _HostTree(n, m, size) if xp is np else _DeviceTree(n, m, size, dtype, z.device)
+    floor = _FLOOR[dtype]
     certain = (lower <= 0) & (upper >= n)
     upper = _clip(xp, upper, None, max_count)
     theta = _tilt(xp, z, lower, upper, dtype)
     from_above = theta < 0.0
     anchor = xp.where(from_above, upper, lower)
 
-    limit = -math.log(tree.floor)
+    limit = -math.log(floor)
     both = _clip(xp, xp.concatenate((z, z + theta)).reshape(2, n, m), -limit, limit)
     odds = xp.exp(-both)
     positive = 1.0 / (1.0 + odds)  # of each row, before and after the tilt
     negative = odds * positive
-    tree.leaves[0], tree.leaves[1] = negative[1], positive[1]
-    k, inside = _inside(lower, upper, size)
+    root, pairs = _multiply_up(xp, xp.stack((negative[1], positive[1])), size, floor)
+    k, inside = _inside(xp, lower, upper, size)
     fade = xp.exp(_clip(xp, (anchor - k) * theta, -limit, 0.0))
-    total = (tree.grow() * (inside * fade)[:-1]).sum(0)
+    total = (root * (inside * fade)[:-1]).sum(0)
 
     # The tilt's factor is sum(softplus(z + theta) - softplus(z)) - theta * anchor. What is linear
     # in theta is taken out row by row, where a row is tilted to one, so that nothing cancels.
@@ -304,49 +183,45 @@ def _solve(
     log_prob = xp.log(total) + scale + theta * (ones.sum(0) - anchor)
     log_prob = xp.where(certain | (log_prob > 0.0), 0.0, log_prob)
     # only certain rows, whose logits are infinite, can want a shift as large as _tilt allows
-    log_prob = xp.where(log_prob < -0.5 / tree.floor, -math.inf, log_prob)
+    log_prob = xp.where(log_prob < -0.5 / floor, -math.inf, log_prob)
     if not grad:
         return log_prob, None
 
     # dP/dp telescopes to L(lower - 1) - L(upper), L(k) the probability of k among the other rows.
     # Of p(1 - p) one factor is tilted, 1 - p from above and p from below: between the two lies
-    # exp(theta), which is a step of `fade`.
+    # exp(theta), the ratio of neighbouring values of `fade`.
     weights = (inside[1:] - inside[:-1]) * xp.where(from_above, fade[:-1], fade[1:])
     slope = xp.where(from_above, negative[1] * positive[0], positive[1] * negative[0])
     inverse = xp.where((log_prob > -math.inf) & ~certain, 1.0 / total, 0.0)
-    return log_prob, tree.others(weights) * (slope * inverse)
+    others = _sum_down(xp, weights, pairs, floor)[:n]
+    return log_prob, others * (slope * inverse)
 
 
 def _solve_untilted(
     z: Any, lower: Any, upper: Any, max_count: int, grad: bool
 ) -> tuple[Any, Any, Any]:
-    """As `_solve`, in numpy, at half the cost, and the probabilities (m,), to judge them by."""
+    """`_solve` without a tilt, in numpy, at half the cost; also the probabilities (m,)."""
     n, m = z.shape
-    size = min(max_count, n) + 1
-    idle = _idle_trees(n, m, size) if n * m <= _MAX_KEPT_LEAVES else []
-    try:
-        tree = idle.pop()
-    except IndexError:
-        tree = _HostTree(n, m, size)
-    leaves = tree.leaves  # 1 / (1 + exp(z)), 1 / (1 + exp(-z))
+    size, floor = min(max_count, n) + 1, _FLOOR[torch.float64]
+    leaves = np.empty((2, n, m))  # 1 / (1 + exp(z)), 1 / (1 + exp(-z))
     np.exp(z, out=leaves[0])
     np.divide(1.0, leaves[0], out=leaves[1])
     leaves += 1.0
     np.divide(1.0, leaves, out=leaves)
-    leaves += tree.floor
-    _, inside = _inside(lower, upper, size)
-    total = np.einsum("kc,kc->c", tree.grow(), inside[:-1])
+    leaves += floor
+    root, pairs = _multiply_up(np, leaves, size, floor)
+    _, inside = _inside(np, lower, np.minimum(upper, max_count), size)
+    total = np.einsum("kc,kc->c", root, inside[:-1])
     log_prob, slope = np.log(np.minimum(total, 1.0)), None
     if grad:
-        slope = tree.others(inside[1:] - inside[:-1])
+        slope = _sum_down(np, inside[1:] - inside[:-1], pairs, floor)[:n]
         slope *= leaves[0]
         slope *= leaves[1] / total
-    idle.append(tree)
     return log_prob, slope, total
 
 
 def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> tuple[Any, Any]:
-    """`_solve` in numpy, with no tree where none is needed, and no tilt but in the tails."""
+    """`_solve` in numpy, with a tree only where one is needed, and a tilt only in the tails."""
     n, m = z.shape
     never = (lower <= 0) & (upper == 0)
     certain = (lower <= 0) & (upper >= n)
@@ -371,7 +246,7 @@ def _solve_host(z: Any, lower: Any, upper: Any, max_count: int, grad: bool) -> t
 def _one_vs_rest(xp: ModuleType, z: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Log-odds of each class under the softmax (n, m), and the product with their Jacobian."""
     n = z.shape[0]
-    top = _range(n, z), z.argmax(1)  # where each row is largest
+    top = _range(xp, n, z), z.argmax(1)  # where each row is largest
     first = z[top]
     below = z + 0.0
     below[top] = -math.inf

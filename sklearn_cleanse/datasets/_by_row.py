@@ -15,6 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from ..candidates._labels import find_columns
+
 __all__ = ["BY_ROW", "cut_blocks", "draw_flips"]
 
 _BLOCK = 1 << 22  # entries drawn at once, so that a million rows need no gigabytes
@@ -119,14 +121,14 @@ def _instance(
     found = np.asarray(estimator.predict_proba(X), dtype=float)
     if len(found) != len(columns):
         raise ValueError(f"X has {len(found)} rows but y has {len(columns)}")
-    position = {label: column for column, label in enumerate(classes.tolist())}
-    unknown = [label for label in estimator.classes_.tolist() if label not in position]
-    if unknown:
+    known = find_columns(estimator.classes_, classes)
+    if (known < 0).any():
+        unknown = estimator.classes_[known < 0].tolist()[0]
         raise ValueError(
-            f"estimator knows the class {unknown[0]!r}, which is none of the labels; pass classes"
+            f"estimator knows the class {unknown!r}, which is none of the labels; pass classes"
         )
     table = np.zeros((len(columns), len(classes)))
-    table[:, [position[label] for label in estimator.classes_.tolist()]] = found
+    table[:, known] = found
     table[np.arange(len(columns)), columns] = 0.0
     # A classifier that is sure of the truth still has its least unlikely mistakes.
     mean = table.sum(axis=1, keepdims=True) / (len(classes) - 1)

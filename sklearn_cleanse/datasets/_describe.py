@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from ..candidates import candidate_counts, check_candidates, clean_rows, covers
+from .._table import format_table
+from ..candidates import candidate_counts, check_candidates, covers, is_clean
 
 __all__ = ["Characteristics", "describe"]
 
@@ -79,17 +80,12 @@ class Characteristics:
             "Classes never true": "-" if self.never_true is None else str(len(self.never_true)),
             "Duplicates": "-" if self.n_duplicates is None else str(self.n_duplicates),
         }
-        widths = [max(len(head), len(cell)) for head, cell in cells.items()]
-        lines = (cells.keys(), ["-" * width for width in widths], cells.values())
-        first, *rest = widths
-        return "\n".join(
-            "  ".join([a.ljust(first), *(c.rjust(w) for c, w in zip(row, rest, strict=True))])
-            for a, *row in lines
-        )
+        rule = ["-" * max(len(head), len(cell)) for head, cell in cells.items()]
+        return format_table([list(cells), rule, list(cells.values())])
 
 
 def describe(S, y=None, *, X=None, name=""):
-    """Tell the characteristics of a partial-label data set.
+    """Compute the characteristics of a partial-label data set.
 
     Parameters
     ----------
@@ -123,7 +119,7 @@ def describe(S, y=None, *, X=None, name=""):
         S = S.candidates
     classes, candidates = check_candidates(S, n_samples=None if X is None else np.shape(X)[0])
     sizes = np.diff(candidates.indptr)
-    clean = clean_rows(candidates)
+    clean = is_clean(candidates)
     never_true = noise_rate = None
     if y is not None:
         _, truth = check_candidates(y, n_samples=len(sizes), classes=classes)

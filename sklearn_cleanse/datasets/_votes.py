@@ -7,6 +7,7 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
+from ..candidates._labels import check_classes, find_columns, is_missing, order_labels
 from ._bunch import check_columns, output_candidates
 
 __all__ = ["candidates_from_votes"]
@@ -69,7 +70,7 @@ def candidates_from_votes(
             "(a long table becomes one by DataFrame.pivot)"
         )
     if given is None:
-        given = np.array([[v is not None and v == v for v in row] for row in values], dtype=bool)
+        given = np.array([[not is_missing(v) for v in row] for row in values], dtype=bool)
         given = given.reshape(values.shape)
     empty = np.flatnonzero(~given.any(axis=1))
     if len(empty) and unlabelled == "raise":
@@ -98,25 +99,18 @@ def candidates_from_votes(
 
 
 def _encode(flat: list, classes, rows: np.ndarray, index) -> tuple[np.ndarray, np.ndarray]:
-    if all(isinstance(label, float) and label == int(label) for label in flat):
+    if all(isinstance(label, float) and label.is_integer() for label in flat):
         flat = [int(label) for label in flat]  # integers that a missing value had made floats
     if classes is None:
-        try:
-            classes = sorted(set(flat))
-        except TypeError:
-            kinds = sorted({type(label).__name__ for label in flat})
+        labels, columns = order_labels(flat)
+        if len(labels) < 2:
             raise ValueError(
-                f"labels of different types cannot be ordered: found {', '.join(kinds)}; use "
-                "strings throughout or integers throughout"
-            ) from None
-        if len(classes) < 2:
-            raise ValueError(
-                f"votes hold {len(classes)} different label(s); a classifier needs at least two: "
+                f"votes hold {len(labels)} different label(s); a classifier needs at least two: "
                 "pass classes if there are labels that nobody gave"
             )
-    labels = np.asarray(classes)
-    position = {label: column for column, label in enumerate(labels.tolist())}
-    columns = np.array([position.get(label, -1) for label in flat], dtype=np.int64)
+        return labels, columns
+    labels = check_classes(classes)
+    columns = find_columns(flat, labels)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         row = rows[unknown[0]]

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..scaling import SCALINGS, ScaledNetwork, Views, choose_scaling, fit_scaling
+from ..scaling import SCALINGS, ScaledNetwork, Views, fit_scaling
+from ..votes import choose_scaling
 from ._modules import MODULES
 from ._net import CleanSENet, probabilities
 from ._optimizer import FusedAdam

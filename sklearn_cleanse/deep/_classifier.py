@@ -16,14 +16,15 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..base import PartialLabelMixin, refuse_truth
+from .._device import choose_device
+from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
 from ._build import build_net
 from ._modules import MODULES
-from ._training_rows import TrainingRows, choose_device, content_rank, rows_per_block
+from ._training_rows import TrainingRows, rows_per_block
 
 __all__ = ["PartialLabelClassifier"]
 
@@ -317,10 +318,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
+        by_content = np.argsort(rank[used], kind="stable")
+        votes, kernel = self._vote(X, candidates, used[by_content], device)
         with _own_generator(random.randint(2**31 - 1), device):
             start = None
             if reset:
-                by_content = np.argsort(rank[used], kind="stable")
                 shuffled = used[by_content[random.permutation(len(used))]]
                 net, scaling = build_net(self, X, candidates, device, shuffled)
             else:
@@ -336,6 +338,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 net.module_.scaling,
                 used=None if is_all else used,
                 confidences=start,
+                votes=votes,
             )
             # A call that goes on shuffles differently from the one before, whatever the seed.
             rng = np.random.RandomState(random.randint(2**30) + len(net.history))
@@ -344,6 +347,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             interrupted, voters = net.train(rows, training, callbacks, rng)
         if voters is not None:
             self._voters = dataclasses.replace(voters, rows=used[voters.rows])
+        self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
         self._candidate_proba = net.confidences(X, candidates)
         self._sparse_candidates = sp.issparse(y)
@@ -380,6 +384,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             # Divide by n_members: losses are averaged, penalties are summed.
             weight_decay=self.weight_decay / self.n_members,
         )
+
+    def _vote(self, X, candidates, rows, device):
+        """Return the votes of all other rows and their regression, which are none here."""
+        return None, None
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds, which is nothing here."""
@@ -428,7 +436,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         out = rows[np.sort(order[:n_out])]
         return used[~np.isin(used, out)], out
 
-    def _believe(self, X, candidates):
+    def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
         X = self._check_X(X, reset=False)
         parts = [

@@ -23,12 +23,13 @@ from skorch.utils import TeeGenerator
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from .._device import as_tensor
 from ..calibration import Calibration, Calibrator, Voters
 from ..losses import Loss, average_members, candidate_confidences
 from ..votes import cosine_directions
 from ._modules import per_member, split_output
 from ._optimizer import one_cycle
-from ._training_rows import Batch, TrainingRows, as_tensor, rows_per_block
+from ._training_rows import Batch, TrainingRows, rows_per_block
 
 #: Names of the callbacks that belong to one call of `train` and are dropped after it.
 OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping")
@@ -199,23 +200,21 @@ class CleanSENet(NeuralNet):
         self._set_training(True)
         self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
         sums = torch.zeros(3, device=rows.device)
-        votes_in_batch = (
-            calibrator is not None
-            and training.calibration.neighbors_from == "batch"
-            and training.calibration.votes_after(done)
-        )
-        voters = calibrator if votes_in_batch else None
+        voting = calibrator is not None and training.calibration.temperature_after(done) > 1
+        voters = calibrator if voting and calibrator.votes_in_batches else None
         for batch in rows.epoch(training.batch_size, rng, bounds=training.counts):
             X = rows.inputs(batch.rows)
             self.notify("on_batch_begin", batch=(X, batch), training=True)
-            output, loss = self.train_step(rows, training, X, batch, weights, voters)
+            output, loss = self.train_step(rows, training, X, batch, weights, voters, done)
             sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / len(rows))
             self.notify(
                 "on_batch_end", batch=(X, batch), training=True, loss=loss.total, y_pred=output
             )
         return sums
 
-    def train_step(self, rows, training, X, batch, weights, voters) -> tuple[Any, StepLoss]:
+    def train_step(
+        self, rows, training, X, batch, weights, voters=None, done=0.0
+    ) -> tuple[Any, StepLoss]:
         """Do one step of the optimiser; return the network's output and the loss.
 
         ``voters`` is the `Calibrator` if the rows of the batch vote for each other, else None.
@@ -228,7 +227,7 @@ class CleanSENet(NeuralNet):
         weights = batch.dense(weights[batch.entries])
         if voters is not None:
             near = _directions(X, representation, training.calibration.neighbor_space)
-            weights = voters.batch_weights(near, batch.candidates, weights)
+            weights = voters.batch_weights(near, batch.candidates, weights, done)
         sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
         loss = step_loss(training, logits, batch, weights, sample_weight)
         loss.total.backward()

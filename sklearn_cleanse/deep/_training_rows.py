@@ -7,7 +7,6 @@ index arithmetic is done on the host, for many batches at once; a batch is slice
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+from .._device import as_tensor
 
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
@@ -84,6 +85,8 @@ class TrainingRows(torch.utils.data.Dataset):
     confidences : ndarray of shape (n_candidates,), default=None
         Confidence in each candidate to begin with, in the order of the candidate matrix's entries.
         Even odds if None.
+    votes : ndarray of shape (n_candidates,), default=None
+        Votes of all other rows for each candidate, in the same order, if they have voted.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class TrainingRows(torch.utils.data.Dataset):
         scaling,
         used=None,
         confidences=None,
+        votes=None,
     ):
         self.X = as_tensor(X, device)
         self.device = self.X.device
@@ -111,6 +115,9 @@ class TrainingRows(torch.utils.data.Dataset):
         if confidences is None:
             confidences = np.repeat(1.0 / self.counts, self.counts)
         self.confidences = torch.tensor(confidences, dtype=torch.float32, device=self.device)
+        self.votes = None
+        if votes is not None:
+            self.votes = torch.tensor(votes, dtype=torch.float32, device=self.device)
         self.by_content = np.argsort(rank, kind="stable")
         self.scaling = scaling
         self.input_shape, self._scaled = self._scale()
@@ -230,55 +237,3 @@ class TrainingRows(torch.utils.data.Dataset):
         values = self.confidences.cpu().numpy()
         shape = (len(self), self.n_classes)
         return sp.csr_array((values, self.indices, self.indptr), shape=shape)[rows]
-
-
-def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
-    """Rank rows by what they hold.
-
-    Shuffling from this order makes training independent of the order in which rows come. The
-    order itself means nothing.
-    """
-    flat = np.ascontiguousarray(X).reshape(len(X), -1)
-    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
-    order = np.argsort(rows, kind="stable")
-    new = np.ones(len(X), dtype=bool)
-    for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
-        block = rows[order[start : start + 2**14 + 1]]
-        new[start + 1 : start + len(block)] = block[1:] != block[:-1]
-    rank = np.empty(len(X), dtype=np.int64)
-    rank[order] = np.cumsum(new)
-    if not new.all():  # equal features: the candidates decide, by a number that stands for the set
-        key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
-        rank[np.lexsort((key, rank))] = np.arange(len(X))
-    return rank
-
-
-def as_tensor(X: np.ndarray, device) -> Tensor:
-    """Put features on the device, sharing memory where possible.
-
-    Floats keep their precision until they are scaled (single precision would lose, say, time
-    stamps); only a device without double precision gets single.
-    """
-    device = torch.device(device)
-    if X.dtype == np.float64 and device.type == "mps":
-        X = X.astype(np.float32)
-    if any(stride < 0 for stride in X.strides) or not X.dtype.isnative:
-        X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        # torch warns about read-only arrays, such as a mapped file; we never write.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(X).to(device)
-
-
-def choose_device(device: str) -> str:
-    """Return the device to use: for "auto" the best there is, CUDA, then MPS, then CPU."""
-    if device != "auto":
-        try:
-            return str(torch.zeros(0, device=device).device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(
-                f"device={device!r} cannot be used here ({error}); use 'auto' or 'cpu'"
-            ) from error
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -1,10 +1,23 @@
-"""Kernel methods for partial labels, PL-CGR and DPCLS: matrix algebra, no network, no torch.
+"""Closed-form methods for partial labels: kernels and matrix algebra, no network.
 
-Both alternate between a kernel ridge regression on the present confidences and an update of the
-confidences inside the candidate sets. They differ in the update alone.
+`CleanSEKernelClassifier` is the quick form of CleanSE, and the first thing to try. PL-CGR and DPCLS
+alternate between a kernel ridge regression on the present confidences and an update of the
+confidences inside the candidate sets; they need no torch.
 """
 
 from ._dpcls import DPCLSClassifier
 from ._plcgr import PLCGRClassifier
 
-__all__ = ["DPCLSClassifier", "PLCGRClassifier"]
+__all__ = ["CleanSEKernelClassifier", "DPCLSClassifier", "PLCGRClassifier"]
+
+
+def __getattr__(name):
+    if name == "CleanSEKernelClassifier":  # it brings torch along
+        from ._cleanse import CleanSEKernelClassifier
+
+        return CleanSEKernelClassifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return __all__

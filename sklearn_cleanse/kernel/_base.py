@@ -1,4 +1,4 @@
-"""What the kernel methods share."""
+"""The base class of the kernel methods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
@@ -17,8 +18,8 @@ from ..base import PartialLabelMixin, refuse_truth
 from ..candidates import check_candidates
 from ._steps import project_simplex
 
-# DEVIATES: PL-CGR's published demo has "l2" alone, by which features of large numbers drown the
-# others; the default, "standard-l2", first makes the columns comparable.
+# DEVIATES: PL-CGR's published demo has "l2" alone, which lets features of large values dominate.
+# The default, "standard-l2", first makes the columns comparable.
 SCALERS = {
     "standard-l2": lambda: make_pipeline(StandardScaler(), Normalizer()),
     "standard": StandardScaler,
@@ -27,13 +28,30 @@ SCALERS = {
 }
 
 
+MAX_MAGNITUDE = 1e150  # squares of larger values, summed over rows or columns, may overflow
+
+
+def check_magnitude(X, smallest=0.0):
+    """Return X unless its largest value, by magnitude, has no square in double precision."""
+    largest = max(X.max(), -X.min())
+    if largest > MAX_MAGNITUDE or 0 < largest < smallest:
+        row = np.flatnonzero(np.abs(X).max(axis=1) == largest)[0]
+        raise ValueError(
+            f"the largest value of X, {largest:.3g} in row {row}, cannot be squared in double "
+            f"precision; rescale the features so that it lies between {1 / MAX_MAGNITUDE:.0e} and "
+            f"{MAX_MAGNITUDE:.0e}"
+        )
+    return X
+
+
 class KernelClassifier(PartialLabelMixin, BaseEstimator):
-    """What the two share: checks, scaling, memory, and prediction from the ridge outputs."""
+    """Checks, scaling, the limit on memory, and prediction from the outputs of the ridge."""
 
     _parameter_constraints: ClassVar[dict] = {
         "ridge": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "length_scale": [Interval(Real, 0, None, closed="neither"), None],
+        # the kernel needs its square and the inverse of that
+        "length_scale": [Interval(Real, 1e-150, 1e150, closed="both"), None],
         "normalize": [StrOptions({name for name in SCALERS if name}), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
         "verbose": ["verbose"],
@@ -41,7 +59,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
 
     @refuse_truth
     def fit(self, X, y):
-        """Learn from candidate labels.
+        """Fit the model to candidate labels.
 
         Parameters
         ----------
@@ -57,9 +75,9 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=np.float64)
+        X = check_magnitude(validate_data(self, X, dtype=np.float64), smallest=1 / MAX_MAGNITUDE)
         self.classes_, candidates = check_candidates(y, n_samples=len(X))
-        self._refuse_excess(candidates)
+        self._check_memory(candidates)
         self.scaler_ = SCALERS[self.normalize]()
         ridge, self.candidate_proba_, self.n_iter_ = self._train(
             self.scaler_.fit_transform(X), candidates.toarray()
@@ -69,21 +87,22 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         self.intercept_ = ridge.intercept
         return self
 
-    def _refuse_excess(self, candidates):
+    def _check_memory(self, candidates):
         n_samples, n_classes = candidates.shape
-        columns, way_out = self._columns_held(candidates)
+        columns, remedy = self._memory_columns(candidates)
         columns += 14 * n_classes + 2 * self.n_features_in_
         need = 8 * n_samples * columns / 2**30
         if need > self.max_memory:
             raise MemoryError(
                 f"{n_samples} samples need about {need:.3g} GiB, more than "
                 f"max_memory={self.max_memory!r} GiB; fit a random subset of the rows, "
-                f"{way_out}, or raise max_memory if the machine has more"
+                f"{remedy}, or raise max_memory if the machine has more"
             )
 
     def _outputs(self, X):
         check_is_fitted(self)
-        X = self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+        X = check_magnitude(validate_data(self, X, dtype=np.float64, reset=False))
+        X = self.scaler_.transform(X)
         outputs = np.empty((len(X), len(self.classes_)))
         for rows in gen_batches(len(X), max(1, 2**24 // len(self.coef_))):
             outputs[rows] = self.feature_map_.transform(X[rows]) @ self.coef_
@@ -122,10 +141,10 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         return self.classes_[outputs.argmax(axis=1)]
 
     def predict_proba(self, X):
-        """Find the distribution over the classes that is nearest to the outputs.
+        """Compute the distribution over the classes that is nearest to the outputs.
 
         The outputs sum to one but may be negative. Projecting them onto the simplex is what the
-        methods do to training rows. It is no calibrated probability, and can be exactly zero.
+        methods do to training rows. It is not a calibrated probability, and can be exactly zero.
 
         Parameters
         ----------
@@ -140,7 +159,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         return project_simplex(self._outputs(X))
 
     def predict_log_proba(self, X):
-        """Take the logarithm of `predict_proba`.
+        """Compute the logarithm of `predict_proba`.
 
         Parameters
         ----------
@@ -155,29 +174,11 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def disambiguate(self, X, y, return_proba=False):
-        """Tell the most likely candidate of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        y : array-like
-            Their candidates, in any form that `fit` takes.
-        return_proba : bool, default=False
-            Whether to return the confidence in each candidate as well.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            The candidate of the largest output, always one of the sample's own.
-        proba : ndarray of shape (n_samples, n_classes)
-            The outputs projected onto the candidates. Only if ``return_proba`` is True.
-        """
+    def _candidate_proba_of(self, X, candidates):
+        """Return the outputs projected onto the candidates, sparse."""
         # Not by way of predict_proba: where that is zero on all candidates, the outputs still
         # rank them.
-        outputs = self._outputs(X)
-        _, candidates = check_candidates(y, n_samples=len(outputs), classes=self.classes_)
-        proba = project_simplex(outputs, candidates.toarray())
-        labels = self.classes_[proba.argmax(axis=1)]
-        return (labels, proba) if return_proba else labels
+        proba = project_simplex(self._outputs(X), candidates.toarray())
+        rows = np.repeat(np.arange(len(proba)), np.diff(candidates.indptr))
+        entries = (proba[rows, candidates.indices], candidates.indices, candidates.indptr)
+        return sp.csr_array(entries, shape=candidates.shape)

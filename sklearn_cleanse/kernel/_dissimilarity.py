@@ -11,27 +11,27 @@ from scipy.linalg import lapack
 
 __all__ = ["Coupling", "Dissimilarity", "Smoother", "constrain", "elimination_order"]
 
-PENALTY_MAX = 1e10
-# Rows of the dissimilarity per block: many, as a product of dense matrices wants it, and no power
-# of two, which would let the columns of a tile contend for the same lines of the cache.
-WIDTH = 248
-STRIP = 2**15  # values that the fastest cache holds several times
-ACCURACY = 1e-9  # of each row of the smooth copy, in Euclidean norm
-ROUNDS = 5  # of elimination, at most
-FEWEST = 64  # samples that a round must get rid of to be worth its while
-# Operations that a product of dense matrices does in the time of one with a sparse factor.
+MAX_PENALTY = 1e10
+# Rows of the dissimilarity per block: many, for fast products of dense matrices, and not a power of
+# two, which would map the columns of a tile to the same cache lines.
+BLOCK_ROWS = 248
+STRIP_VALUES = 2**15  # fit into the fastest cache several times
+SMOOTHING_ACCURACY = 1e-9  # of each row of the smooth copy, in Euclidean norm
+MAX_ROUNDS = 5  # of elimination
+MIN_ELIMINATED = 64  # samples that a round must eliminate to be worth it
+# How many times as fast as with a sparse factor a product of dense matrices runs, per operation.
 DENSE_SPEED = 12
 
 
 class Coupling(NamedTuple):
-    """How the confidences of the partial samples, those with several candidates, interact.
+    """Interaction among the confidences of the partial samples, those with several candidates.
 
     Parameters
     ----------
     matrix : ndarray of shape (n_partial, n_partial)
         Symmetric part of the dissimilarity among them.
     pull : ndarray of shape (n_partial, n_classes)
-        What the other samples, whose confidences never change, add to its product with them.
+        The part of the gradient that comes from clean samples, whose confidences never change.
     curvature : float
         Bound on the eigenvalues of the symmetric part, that of all samples.
     """
@@ -46,29 +46,29 @@ def _slices(n: int, size: int) -> list[slice]:
 
 
 def elimination_order(laplacian: sp.csr_array) -> tuple[np.ndarray, list[int]]:
-    """Put samples first that can be eliminated from systems with the graph's Laplacian.
+    """Choose an order in which samples can be eliminated from systems with the graph's Laplacian.
 
-    In each of some rounds these are samples none of which is a neighbour of another, so that they
-    leave all at once; their neighbours become neighbours of each other.
+    A round eliminates samples of which no two are neighbours, all at once; their neighbours become
+    neighbours of each other.
 
     Returns
     -------
     order : ndarray of shape (n_samples,)
-        The samples, in this order.
+        The samples, those of the first round first, those never eliminated last.
     sizes : list of int
-        How many of them leave in each round.
+        How many are eliminated in each round.
     """
     left = np.arange(laplacian.shape[0])
     system = laplacian + sp.eye_array(len(left), format="csr")
     order, sizes = [], []
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         free = np.ones(len(left), dtype=bool)
         leaves = np.zeros(len(left), dtype=bool)
         for i in np.argsort(np.diff(system.indptr), kind="stable"):  # fewest neighbours first
             if free[i]:
                 leaves[i] = True
                 free[system.indices[system.indptr[i] : system.indptr[i + 1]]] = False
-        if leaves.all() or leaves.sum() < FEWEST:
+        if leaves.all() or leaves.sum() < MIN_ELIMINATED:
             break
         order.append(left[leaves])
         sizes.append(len(order[-1]))
@@ -79,7 +79,7 @@ def elimination_order(laplacian: sp.csr_array) -> tuple[np.ndarray, list[int]]:
 
 
 class Elimination:
-    """One round: the first samples, which have no links among each other, leave a system."""
+    """One round: eliminates the first samples, of which no two are linked, from a system."""
 
     def __init__(self, system: sp.csr_array, size: int) -> None:
         self.size = size
@@ -92,16 +92,16 @@ class Elimination:
 class Smoother:
     """Solves ``(I + strength L) X = Y`` for a sparse Laplacian L and a strength that falls.
 
-    Far from the identity, exactly: samples leave by elimination, at the price of sparse products,
-    and what is left, some six tenths, is inverted. Near the identity, by Chebyshev's iteration,
-    where a few sparse products leave an error below `ACCURACY`.
+    A strong smoothing is solved exactly: some samples are eliminated by sparse products, and the
+    system of the others, about six tenths, is inverted. A weak one is solved by Chebyshev's
+    iteration, where a few sparse products bring the error below `SMOOTHING_ACCURACY`.
 
     Parameters
     ----------
     laplacian : csr_array of shape (n_samples, n_samples)
         L, its samples in the order of elimination.
     sizes : list of int
-        How many samples leave in each round of elimination.
+        How many samples are eliminated in each round.
     """
 
     def __init__(self, laplacian: sp.csr_array, sizes: list[int]) -> None:
@@ -115,12 +115,12 @@ class Smoother:
         self._bound = (Q @ x / x).max() - 1.0
 
     def prepare(self, strength: float, norm: float) -> None:
-        """Take a strength, for columns of Y of at most the given norm."""
+        """Set the strength, for columns of Y of at most the given norm."""
         largest = 1.0 + strength * self._bound
         self._middle, self._radius = (largest + 1.0) / 2, (largest - 1.0) / 2
         # The error of k steps is at most 2 rate^k times the norm.
         rate = (math.sqrt(largest) - 1.0) / (math.sqrt(largest) + 1.0)
-        excess = math.log(max(2.0 * norm / ACCURACY, 1.0))
+        excess = math.log(max(2.0 * norm / SMOOTHING_ACCURACY, 1.0))
         self._n_steps = max(1, math.ceil(excess / -math.log(rate))) if rate > 0 else 1
         system = self._system = self._identity + strength * self._laplacian
         self._rounds, self._inverse = [], None
@@ -135,7 +135,7 @@ class Smoother:
         if self._inverse is not None:
             return self._eliminate(Y)
         X = np.empty_like(Y)
-        for strip in _slices(Y.shape[1], max(32, STRIP // len(Y))):
+        for strip in _slices(Y.shape[1], max(32, STRIP_VALUES // len(Y))):
             X[:, strip] = self._iterate(Y[:, strip].copy())
         return X
 
@@ -153,7 +153,7 @@ class Smoother:
         return X
 
     def _iterate(self, residual: np.ndarray) -> np.ndarray:
-        """Do Chebyshev's iteration for a spectrum between the middle ± the radius."""
+        """Solve by Chebyshev's iteration for a spectrum of middle ± radius."""
         X = residual / self._middle
         step, ratio = X.copy(), self._radius / self._middle
         for _ in range(self._n_steps - 1):
@@ -173,7 +173,7 @@ def _invert(matrix: np.ndarray) -> np.ndarray:
     factor, _ = lapack.dpotrf(matrix.T, lower=True, clean=False, overwrite_a=True)
     lower, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
     inverse = lower.T
-    for rows in _slices(len(inverse), WIDTH):
+    for rows in _slices(len(inverse), BLOCK_ROWS):
         inverse[rows.stop :, rows] = inverse[rows, rows.stop :].T
         tile = np.triu(inverse[rows, rows])
         inverse[rows, rows] = tile + np.triu(tile, 1).T
@@ -185,9 +185,9 @@ class Dissimilarity:
 
     The bounded copy A lies in [0, 1] and is one between disjoint candidate sets, the smooth copy D
     varies little along the graph, and the dual makes them agree. Given the confidences F, a row of
-    the three does not depend on the other rows. This is used twice: rows are updated in blocks, so
-    that nothing of size n×n is passed through memory more often than need be, and clean samples
-    (those with one candidate) of the same class, whose rows are equal for good, share one.
+    the three does not depend on the other rows. So rows are updated in blocks, which saves passes
+    over n×n matrices, and clean samples (those with one candidate) of the same class, whose rows
+    are always equal, share one.
 
     Parameters
     ----------
@@ -218,29 +218,29 @@ class Dissimilarity:
         is_clean = candidates.sum(axis=1) == 1
         self.partial, self._clean = np.flatnonzero(~is_clean), np.flatnonzero(is_clean)
         labels = candidates[self._clean].argmax(axis=1)
-        _, first, self._owner, self._shares = np.unique(
+        _, first, self._class_of_clean, self._class_sizes = np.unique(
             labels, return_index=True, return_inverse=True, return_counts=True
         )
-        self._shown = self._clean[first]
+        self._representatives = self._clean[first]
         self._smoother = smoother
-        self._norm = math.sqrt(len(candidates))  # bounds any row of what is pending
+        self._norm = math.sqrt(len(candidates))  # bounds each row of ``pending``
         self._matrix = np.empty((len(self.partial), len(self.partial)))
         numbers = candidates.astype(float)
         self._partial_blocks, self._clean_blocks = (
             [
                 _Block(part, rows[part], numbers @ numbers[rows[part]].T == 0)
-                for part in _slices(len(rows), WIDTH)
+                for part in _slices(len(rows), BLOCK_ROWS)
             ]
-            for rows in (self.partial, self._shown)
+            for rows in (self.partial, self._representatives)
         )
 
     def update(self, confidences: np.ndarray) -> float:
-        """Minimise the Lagrangian over D, then over A; let the dual and the penalty follow.
+        """Minimise the Lagrangian over D, then over A; update the dual and the penalty.
 
         Returns the largest difference of the two copies.
         """
         self._smoother.prepare(2 * self.smoothness / self.penalty, self._norm)
-        penalty = min(self.growth * self.penalty, PENALTY_MAX)
+        penalty = min(self.growth * self.penalty, MAX_PENALTY)
         push = self.weight / self.penalty * confidences
         blocks = self._partial_blocks + self._clean_blocks
         done = [
@@ -252,7 +252,7 @@ class Dissimilarity:
         return gap
 
     def couple(self, confidences: np.ndarray) -> Coupling:
-        """Tell how the confidences of the partial samples interact, given those of the clean."""
+        """Compute how the confidences of the partial samples interact, given those of the clean."""
         partial, clean = self.partial, self._clean
         n_samples, n_classes = confidences.shape
         # what a row of A is multiplied by: the confidences of clean samples, and ones to sum it
@@ -266,17 +266,17 @@ class Dissimilarity:
             pull[block.part], row_sums[block.rows] = products[:-1].T, products[-1]
             column_sums += block.bounded.sum(axis=1)
         for block in self._clean_blocks:
-            shares = self._shares[block.part]
+            sizes = self._class_sizes[block.part]
             row_sums[block.rows] = block.bounded.sum(axis=0)
-            columns = block.bounded @ (shares[:, None] * factors[block.rows])
+            columns = block.bounded @ (sizes[:, None] * factors[block.rows])
             pull += columns[partial, :-1]
             column_sums += columns[:, -1]
-        row_sums[clean] = row_sums[self._shown][self._owner]
+        row_sums[clean] = row_sums[self._representatives][self._class_of_clean]
         # A is non-negative: its symmetric part has no eigenvalue above its largest row sum.
         return Coupling(self._symmetric_part(), pull / 2, (row_sums + column_sums).max() / 2)
 
     def _symmetric_part(self) -> np.ndarray:
-        """Build the symmetric part among partial samples tile by tile: long columns are slow."""
+        """Compute the symmetric part among partial samples, in tiles that stay in the cache."""
         matrix = self._matrix
         for i, one in enumerate(self._partial_blocks):
             for other in self._partial_blocks[: i + 1]:
@@ -289,12 +289,12 @@ class Dissimilarity:
 
 
 class _Block:
-    """Some rows of the three matrices, as columns: sparse products want them so.
+    """Some rows of the three matrices, kept as columns, the layout that sparse products need.
 
-    ``dual`` is that of the Lagrangian over the penalty. ``pending`` is what the smooth copy has yet
-    to take up: with D the solution of the last smoothing, that of the next is D + X where
-    ``(μ' I + 2βL) X = μ' pending``. It shrinks from update to update, and so does the work that a
-    given accuracy takes.
+    ``dual`` is the dual of the Lagrangian divided by the penalty. ``pending`` is the change that
+    the smooth copy has not seen yet: with D the solution of the last smoothing, the next is D + X
+    where ``(μ' I + 2βL) X = μ' pending``. It shrinks from update to update, and with it the work
+    for a given accuracy.
     """
 
     def __init__(self, part: slice, rows: np.ndarray, disjoint: np.ndarray) -> None:
@@ -307,14 +307,14 @@ class _Block:
     def update(
         self, smoother: Smoother, confidences: np.ndarray, push: np.ndarray, ratio: float
     ) -> tuple[float, float]:
-        """Return the largest difference of the copies, and the norm of what is pending.
+        """Update the rows; return the largest difference of the copies and the norm of ``pending``.
 
-        ``ratio`` is that of the penalty to the next one.
+        ``ratio`` is the penalty divided by the next one.
         """
         smoothed = smoother.solve(self.pending)
         push = push[self.rows].T
         largest, norms = 0.0, np.zeros(len(self.rows))
-        for strip in _slices(len(smoothed), max(1, STRIP // len(self.rows))):
+        for strip in _slices(len(smoothed), max(1, STRIP_VALUES // len(self.rows))):
             smooth, dual, bounded = self.smooth[strip], self.dual[strip], self.bounded[strip]
             smooth += smoothed[strip]
             renewed = constrain(smooth, dual, confidences[strip] @ push, self._disjoint[strip])

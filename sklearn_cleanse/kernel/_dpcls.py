@@ -15,7 +15,8 @@ from ._steps import ExactRidge, confidence_step, neighbor_laplacian
 
 __all__ = ["DPCLSClassifier"]
 
-MOST_PENALTIES = 1e8  # that smoothness may weigh: systems of this condition keep half the digits
+# Largest ratio of smoothness to penalty: systems of this condition number keep half the digits.
+MAX_SMOOTHNESS_RATIO = 1e8
 
 
 class DPCLSClassifier(KernelClassifier):
@@ -46,13 +47,14 @@ class DPCLSClassifier(KernelClassifier):
     penalty_growth : float, default=1.1
         Factor of the penalty per iteration [ρ].
     length_scale : float, default=None
-        Width of the RBF kernel. The mean distance between training rows if None.
+        Width of the RBF kernel, from 1e-150 to 1e150. The mean distance between training rows if
+        None.
     normalize : {"standard-l2", "standard", "l2", None}, default="standard-l2"
         Scaling of the features, by training statistics: columns to mean zero and variance one,
         rows to length one, or both in this order. Length one suits many features; it loses the
         magnitude of a row, so that "standard" may be better for two or three.
     max_memory : float, default=8.0
-        Most memory to use in `fit`, in GiB. What needs more is refused before it starts.
+        Most memory to use in `fit`, in GiB. A fit that needs more is refused before it starts.
     verbose : bool, default=False
         Whether to show a progress bar.
 
@@ -144,11 +146,11 @@ class DPCLSClassifier(KernelClassifier):
         self.verbose = verbose
 
     def _train(self, X, candidates):
-        if self.smoothness_weight > MOST_PENALTIES * self.penalty:
+        if self.smoothness_weight > MAX_SMOOTHNESS_RATIO * self.penalty:
             raise ValueError(
-                f"smoothness_weight={self.smoothness_weight!r} is more than {MOST_PENALTIES:.0e} "
-                f"times penalty={self.penalty!r}, beyond what double precision can smooth; raise "
-                "penalty or lower smoothness_weight"
+                f"smoothness_weight={self.smoothness_weight!r} is more than "
+                f"{MAX_SMOOTHNESS_RATIO:.0e} times penalty={self.penalty!r}, beyond what double "
+                "precision can smooth; raise penalty or lower smoothness_weight"
             )
         laplacian = neighbor_laplacian(X, self.n_neighbors)
         order, sizes = elimination_order(laplacian)
@@ -168,7 +170,7 @@ class DPCLSClassifier(KernelClassifier):
         for _ in tqdm(range(self.max_iter), desc="DPCLS", disable=not self.verbose):
             n_iter += 1
             outputs = ridge.fit(confidences)
-            if len(partial) == 0:  # the confidences are what they were and will be
+            if len(partial) == 0:  # nothing to update
                 break
             confidences[partial] = confidence_step(
                 confidences[partial],
@@ -182,5 +184,5 @@ class DPCLSClassifier(KernelClassifier):
                 break
         return ridge, confidences[np.argsort(order)], n_iter
 
-    def _columns_held(self, candidates):
+    def _memory_columns(self, candidates):
         return 9 * candidates.shape[0], "use PLCGRClassifier(n_components=...)"

@@ -36,18 +36,19 @@ class PLCGRClassifier(KernelClassifier):
     cost_weight : float, default=0.6
         How far costs move the confidences [λ].
     first_bonus : float, default=0.2
-        What each row's best candidate is raised by at the start [c].
+        Bonus on the output of each row's best candidate at the start [c].
     cluster_ratio : float, default=0.1
         Centres per member of a class, for the distances between classes.
     balance : bool, default=True
-        Whether the distance from class i to class j counts times size of j over size of i. This
-        raises the thresholds of frequent classes. The published code has nearly this factor, by
-        what looks like a slip in a divisor. It is on by default, and so is the effect of that slip:
-        without it the costs of all classes are nearly equal and change little.
+        Whether to multiply the distance from class i to class j by the size of j over the size of
+        i. This raises the thresholds of frequent classes. The published code has nearly this
+        factor, apparently by a wrong divisor. It is on by default because without it the costs of
+        all classes are nearly equal and change little.
     max_iter : int, default=30
         Number of retrainings.
     length_scale : float, default=None
-        Width of the RBF kernel. The mean distance between training rows if None.
+        Width of the RBF kernel, from 1e-150 to 1e150. The mean distance between training rows if
+        None.
     normalize : {"standard-l2", "standard", "l2", None}, default="standard-l2"
         Scaling of the features, by training statistics: columns to mean zero and variance one,
         rows to length one, or both in this order. Length one suits many features; it loses the
@@ -56,7 +57,7 @@ class PLCGRClassifier(KernelClassifier):
         Rank of a Nyström approximation of the kernel, with memory n_samples × n_components. The
         exact kernel, with memory n_samples², if None or not below n_samples.
     max_memory : float, default=8.0
-        Most memory to use in `fit`, in GiB. What needs more is refused before it starts.
+        Most memory to use in `fit`, in GiB. A fit that needs more is refused before it starts.
     random_state : int, RandomState instance or None, default=None
         Seeds k-means, and the choice of rows if ``n_components`` is set.
     verbose : bool, default=False
@@ -172,10 +173,10 @@ class PLCGRClassifier(KernelClassifier):
         ridge.fit(confidences)
         return ridge, confidences, self.max_iter
 
-    def _columns_held(self, candidates):
+    def _memory_columns(self, candidates):
         n_samples, n_classes = candidates.shape
-        # The costs hold the members of a class, thrice while k-means starts, all centres twice, the
-        # distances of a batch of members from them, and those between classes.
+        # Held by the costs: the members of a class (three times while k-means starts), all centres
+        # twice, the distances of a batch of members to them, and the distances between classes.
         centers = (self.cluster_ratio * candidates.nnz + n_classes) / n_samples
         costs = (3 + 2 * centers) * self.n_features_in_ + 128 * centers
         costs += 2 * n_classes**2 / n_samples

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.csgraph import laplacian
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import Nystroem
@@ -23,11 +23,11 @@ from ._dissimilarity import Coupling
 __all__ = ["ExactRidge", "NystroemRidge", "project_simplex"]
 
 SMOOTHING = 0.1  # added to distances between classes before they are normalised
-STILL = 1e-6  # confidences that move by less have converged
+CONFIDENCE_TOL = 1e-6  # confidences that change by less have converged
 
 
 def project_simplex(values: np.ndarray, candidates: np.ndarray | None = None) -> np.ndarray:
-    """Find the nearest distribution over the candidates, row by row.
+    """Compute the nearest distribution over the candidates, row by row.
 
     Each row of the result minimises the Euclidean distance to that row of ``values`` among all
     non-negative vectors that sum to one and vanish outside the candidates. By its optimality
@@ -58,8 +58,8 @@ def project_simplex(values: np.ndarray, candidates: np.ndarray | None = None) ->
     if candidates is None:
         candidates = np.ones(values.shape, dtype=bool)
     rows = np.arange(len(values))
-    # Relative to each row's largest candidate: the projection ignores a common shift, and sums of
-    # huge values would lose the one they are compared with.
+    # Relative to each row's largest candidate: the projection ignores a common shift, and in sums
+    # of huge values the 1 subtracted below would be lost.
     values = np.where(candidates, values, -np.inf)
     values = values - values.max(axis=1, keepdims=True)
     descending = -np.sort(-values, axis=1)
@@ -72,7 +72,7 @@ def project_simplex(values: np.ndarray, candidates: np.ndarray | None = None) ->
 
 @dataclass
 class RBFFeatures:
-    """Kernel values against the training rows; answers as scikit-learn's Nystroem does."""
+    """Kernel values against the training rows, with the interface of scikit-learn's Nystroem."""
 
     X: np.ndarray
     gamma: float
@@ -86,7 +86,7 @@ class ExactRidge:
 
     With H = I - 11'/n the dual system (K + ridge I - 11'K/n) A = HU has A = HA, so it equals the
     symmetric positive definite (HKH + ridge I) A = HU; and the fit on the training rows is simply
-    U - ridge A. A single n×n matrix is held: distances, kernel, factor, one after the other.
+    U - ridge A. Distances, kernel and factor share the memory of one n×n matrix.
     """
 
     def __init__(self, X: np.ndarray, ridge: float, length_scale: float | None = None) -> None:
@@ -101,9 +101,8 @@ class ExactRidge:
         self._mean = K.mean(axis=0)
         K -= self._mean
         K -= self._mean[:, None] - self._mean.mean()
-        K.flat[:: n + 1] += ridge
         # K is symmetric, so its transpose is the column-major view that LAPACK overwrites
-        self._factor = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
+        self._factor = _factorize(K.T, ridge, lower=True, overwrite_a=True, check_finite=False)
         self._ridge = ridge
 
     def fit(self, targets: np.ndarray) -> np.ndarray:
@@ -135,9 +134,7 @@ class NystroemRidge:
         self._features = self.feature_map.fit_transform(X)
         self._mean = self._features.mean(axis=0)
         self._features -= self._mean
-        gram = self._features.T @ self._features
-        gram.flat[:: len(gram) + 1] += ridge
-        self._factor = cho_factor(gram)
+        self._factor = _factorize(self._features.T @ self._features, ridge)
 
     def fit(self, targets: np.ndarray) -> np.ndarray:
         """Fit targets of shape (n_samples, n_classes); return the outputs on the same rows."""
@@ -147,6 +144,20 @@ class NystroemRidge:
         return self._features @ self.coef + mean
 
 
+def _factorize(matrix: np.ndarray, ridge: float, **options: bool) -> tuple[np.ndarray, bool]:
+    """Factorize a positive semidefinite matrix after adding the ridge to its diagonal."""
+    try:
+        if ridge < np.finfo(float).eps * np.trace(matrix):  # rounding errors would outweigh it
+            raise LinAlgError
+        np.einsum("ii->i", matrix)[:] += ridge
+        return cho_factor(matrix, **options)
+    except LinAlgError:
+        raise ValueError(
+            f"ridge={ridge!r} is too small for double precision with these rows; raise it, for "
+            "instance to 1e-6"
+        ) from None
+
+
 def _gamma(length_scale: float) -> float:
     return 0.5 / length_scale**2 if length_scale > 0 else 1.0  # 0: all rows are equal
 
@@ -154,7 +165,7 @@ def _gamma(length_scale: float) -> float:
 def class_costs(
     X: np.ndarray, confidences: np.ndarray, *, cluster_ratio: float, balance: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Turn distances between classes into the costs of PL-CGR.
+    """Compute the costs of PL-CGR from the distances between classes.
 
     Parameters
     ----------
@@ -195,7 +206,7 @@ def class_costs(
 def class_distances(
     X: np.ndarray, confidences: np.ndarray, cluster_ratio: float, balance: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measure the mean distance of each class's members to each class's centres.
+    """Compute the mean distance of each class's members to each class's centres.
 
     Members of a class are the samples whose confidence in it is at least the mean of the positive
     ones. Returns the distances of shape (n_classes, n_classes), zero on the diagonal and where a
@@ -287,16 +298,18 @@ def confidence_step(
     step = 1.0 / (1.0 + weight * coupling.curvature)
     # DEVIATES: the published row-wise variant has half of this (each pair of samples occurs twice
     # in the trace), and so solves another problem.
-    pull = coupling.pull + (confidences.T @ coupling.matrix).T  # twice as fast as unturned
+    pull = (
+        coupling.pull + (confidences.T @ coupling.matrix).T
+    )  # twice as fast as matrix @ confidences
     moving, rows = np.ones(len(confidences), dtype=bool), coupling.matrix
     for _ in range(max_iter):
         gradient = confidences - outputs + weight * pull
         renewed = project_simplex(confidences - step * gradient, candidates)
         change, confidences = renewed - confidences, renewed
-        if np.abs(change).max() < STILL:
+        if np.abs(change).max() < CONFIDENCE_TOL:
             break
-        # Most samples come to sit in a corner of the simplex, and leave the pull as it is. Picking
-        # the rows of the others takes as long as a few products with them.
+        # Most samples end in a corner of the simplex and no longer change the pull. Copying the
+        # rows of the others costs as much as a few products with them.
         moved = change.any(axis=1)
         if moved[~moving].any():
             moving, rows = np.ones(len(confidences), dtype=bool), coupling.matrix

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._table import format_table
 from ..candidates import candidate_counts, candidate_softmax, covers
-from ._readers import check_weight, read, read_proba
+from ..candidates._sets import candidate_log_mass
+from ._predictions import disambiguate, predict_labels, predict_log_proba
+from ._readers import check_weight, read_labels, read_proba
 from ._scorer import Scorer
 
 __all__ = [
@@ -29,7 +33,7 @@ __all__ = [
 
 
 def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> float:
-    """Share of predictions that lie inside the candidate set.
+    """Compute the share of predictions that lie inside the candidate set.
 
     It bounds the accuracy from above, as the true label is always a candidate. Where every sample
     has a single candidate it is the accuracy.
@@ -57,14 +61,14 @@ def covering_rate(y_candidates, y_pred, *, classes=None, sample_weight=None) -> 
     >>> covering_rate([{"cat", "dog"}, {"cat"}, {"cow", "dog"}], ["dog", "dog", "cow"])
     0.6666666666666666
     """
-    _, candidates, (columns,) = read(y_candidates, classes, y_pred=y_pred)
+    _, candidates, (columns,) = read_labels(y_candidates, classes, y_pred=y_pred)
     return _average(covers(candidates, columns), sample_weight)
 
 
 def approximated_accuracy(
     y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Accuracy to be expected if the confidences among the candidates are right.
+    """Compute the accuracy to be expected if the confidences among the candidates are right.
 
     A prediction outside the candidate set counts 0. One inside counts its share of the
     probability that the classifier gives to the candidates. Introduced by PLENCH (ICLR 2025) for
@@ -106,7 +110,7 @@ def approximated_accuracy(
 def candidate_log_loss(
     y_candidates, y_proba, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Mean negative logarithm of the probability given to the candidate set.
+    """Compute the mean negative logarithm of the probability given to the candidate set.
 
     Where every sample has a single candidate this is the log loss.
 
@@ -146,7 +150,7 @@ def candidate_log_loss(
 def disambiguation_accuracy(
     y_candidates, y_proba, truth, *, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Share of samples whose most likely candidate is the true label.
+    """Compute the share of samples whose most likely candidate is the true label.
 
     Clean samples are always right. ``sample_weight=~clean`` leaves them out. A sample whose true
     label is not among its candidates is always wrong.
@@ -187,7 +191,7 @@ def disambiguation_accuracy(
 def expected_calibration_error(
     y_candidates, y_proba, truth=None, *, n_bins=10, log=False, classes=None, sample_weight=None
 ) -> float:
-    """Mean distance between confidence and accuracy, over bins of equal width.
+    """Compute the mean distance between confidence and accuracy, over bins of equal width.
 
     With ``truth``, the confidence is that of the most likely candidate among the candidates.
     Without, it is that of the prediction among all classes, and the covering rate stands in for
@@ -257,12 +261,12 @@ def candidate_report(
     Returns
     -------
     report : str or dict
-        One entry per class and one named "all": in how many samples the class is a candidate, the
-        only candidate (clean), and predicted; and in what share of the samples predicted to be of
-        the class it is a candidate (covering). The true number lies between clean and candidates,
-        so a number predicted outside these is wrong for certain. A rate over no samples is NaN,
-        and a dash in the text. "all" counts samples, and with truth has the means over classes
-        that occur.
+        One entry per class and a last one named "all" ("(all)" if a class is called so): in how
+        many samples the class is a candidate, the only candidate (clean), and predicted; and in
+        what share of the samples predicted to be of the class it is a candidate (covering). The
+        true number lies between clean and candidates, so a number predicted outside these is
+        wrong for certain. A rate over no samples is NaN, and a dash in the text. "all" counts
+        samples, and with truth has the means over classes that occur.
 
     Examples
     --------
@@ -274,7 +278,7 @@ def candidate_report(
     all           3      2          3      0.67
     """
     labels = {"y_pred": y_pred} if truth is None else {"y_pred": y_pred, "truth": truth}
-    classes, candidates, columns = read(y_candidates, classes, **labels)
+    classes, candidates, columns = read_labels(y_candidates, classes, **labels)
     n_samples, n_classes = candidates.shape
     predicted, covered = columns[0], covers(candidates, columns[0])
 
@@ -298,25 +302,21 @@ def candidate_report(
         str(name): {key: values[i].item() for key, values in table.items()}
         for i, name in enumerate(classes)
     }
-    report["all"] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
+    name = "all"
+    while name in report:  # as a class may be called
+        name = f"({name})"
+    report[name] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
     return report if output_dict else _as_text(report, digits)
 
 
 def _as_text(report: dict[str, dict[str, float]], digits: int) -> str:
-    keys = list(report["all"])
-    first = max(len(name) for name in report)
-    widths = [max(len(key), 6) for key in keys]
-
     def cell(value: float) -> str:
         if isinstance(value, float):
             return "-" if np.isnan(value) else f"{value:.{digits}f}"
         return str(value)
 
-    lines = [" " * first + "".join(f"  {k:>{w}}" for k, w in zip(keys, widths, strict=True))]
-    for name, row in report.items():
-        cells = (f"  {cell(v):>{w}}" for v, w in zip(row.values(), widths, strict=True))
-        lines.append(f"{name:>{first}}" + "".join(cells))
-    return "\n".join(lines)
+    head = ["", *next(iter(report.values()))]
+    return format_table([head, *([n, *map(cell, row.values())] for n, row in report.items())])
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -332,7 +332,7 @@ def _average(values: np.ndarray, sample_weight: Any) -> float:
 def _bin(
     confidence: np.ndarray, right: np.ndarray, n_bins: int, sample_weight: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean confidence, rate of right answers and weight of each bin that is not empty."""
+    """Return mean confidence, rate of right answers and weight of each bin that is not empty."""
     if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
         raise ValueError(f"n_bins is {n_bins!r}; it must be an integer of at least 1")
     weight = check_weight(sample_weight, len(right))
@@ -353,28 +353,25 @@ def _top_confidence(
     if truth is None:
         top = log_proba.argmax(axis=1)
         return np.exp(log_proba.max(axis=1)), covers(candidates, top)
-    proba = candidate_softmax(log_proba, candidates).toarray()
-    return proba.max(axis=1), proba.argmax(axis=1) == columns[0]
+    return _best_candidate(candidate_softmax(log_proba, candidates), columns[0])
+
+
+def _best_candidate(proba: sp.csr_array, true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the confidence in each sample's most likely candidate, and whether it is true."""
+    return proba.max(axis=1).toarray().ravel(), proba.argmax(axis=1) == true
 
 
 def _log_losses(candidates: sp.csr_array, log_proba: np.ndarray) -> np.ndarray:
-    starts, counts = candidates.indptr[:-1], np.diff(candidates.indptr)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    values = log_proba[rows, candidates.indices]
-    top = np.maximum.reduceat(values, starts)
-    shift = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
-        mass = np.log(np.add.reduceat(np.exp(values - shift[rows]), starts)) + shift
-    return np.maximum(-mass, 0.0)
+    return np.maximum(-candidate_log_mass(log_proba, candidates), 0.0)
 
 
-def _log_loss_of_known(y: Any, y_proba: Any, log: bool, classes: Any, sample_weight: Any) -> float:
-    """`candidate_log_loss` over the samples that have a candidate among the classes."""
-    candidates, log_proba, _ = read_proba(y, y_proba, log, classes)
+def _log_loss_of_known(y: Any, log_proba: Any, classes: Any, sample_weight: Any) -> float:
+    """Compute `candidate_log_loss` over the samples that have a candidate among the classes."""
+    candidates, log_proba, _ = read_proba(y, log_proba, True, classes)
     known = candidates[:, : len(classes)].sum(axis=1) > 0
     if not known.all():
         row = int(np.flatnonzero(~known)[0])
-        labels = read(y, classes)[0][candidates[[row]].indices].tolist()
+        labels = read_labels(y, classes)[0][candidates[[row]].indices].tolist()
         found = (
             f"{np.sum(~known)} of {len(known)} rows have no candidate that the classifier was "
             f"trained on, such as row {row} with {labels}"
@@ -390,12 +387,16 @@ def _log_loss_of_known(y: Any, y_proba: Any, log: bool, classes: Any, sample_wei
 
 
 def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
-    _, _, (predicted, true) = read(y, classes, y_pred=y_pred, truth=truth)
+    _, _, (predicted, true) = read_labels(y, classes, y_pred=y_pred, truth=truth)
     return _average(predicted == true, sample_weight)
 
 
-covering_scorer = Scorer("covering_scorer", covering_rate, log_proba=False)
-approximated_accuracy_scorer = Scorer("approximated_accuracy_scorer", approximated_accuracy)
-candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", _log_loss_of_known, sign=-1)
-truth_scorer = Scorer("truth_scorer", _accuracy, log_proba=False, needs_truth=True)
-disambiguation_scorer = Scorer("disambiguation_scorer", disambiguation_accuracy, needs_truth=True)
+covering_scorer = Scorer("covering_scorer", predict_labels, covering_rate)
+approximated_accuracy_scorer = Scorer(
+    "approximated_accuracy_scorer", predict_log_proba, partial(approximated_accuracy, log=True)
+)
+candidate_log_loss_scorer = Scorer(
+    "candidate_log_loss_scorer", predict_log_proba, _log_loss_of_known, sign=-1
+)
+truth_scorer = Scorer("truth_scorer", predict_labels, _accuracy, needs_truth=True)
+disambiguation_scorer = Scorer("disambiguation_scorer", disambiguate, _accuracy, needs_truth=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -9,23 +10,23 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
-from ..candidates import _as_labels_or_matrix, _flatten, _shorten, check_candidates
+from ..candidates._labels import check_classes, find_columns, label_array, order_labels, shorten
+from ..candidates._matrix import check_sparse_format
+from ..candidates._read import encode, read_form
 
 
-def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
+def read_labels(
+    y: Any, classes: Any, *, n_samples: int | None = None, **labels: Any
+) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
     """Return classes, candidates, and the column of each of the named arrays of labels."""
-    arrays = {name: column_or_1d(values) for name, values in labels.items()}
-    written, matrix = _as_labels_or_matrix(y)
-    if matrix is None:  # the labels themselves: all that are named are classes, save by truth
-        flat = written if isinstance(written, np.ndarray) else _flatten(written)[0]
+    arrays = {name: _label_column(name, values) for name, values in labels.items()}
+    given = read_form(y)
+    if given.matrix is None:  # the labels themselves: all that are named are classes, save by truth
         predicted = [values for name, values in arrays.items() if name != "truth"]
-        classes = _extend(classes, flat, *predicted)
-    if matrix is None and len(classes) == 1:  # nothing to learn, but nothing wrong with scoring
-        candidates = sp.csr_array(np.ones((len(written), 1), dtype=bool))
-    else:
-        known = None if classes is None else np.asarray(classes)
-        classes, candidates = check_candidates(y, classes=known)
-    position = {label: column for column, label in enumerate(np.asarray(classes).tolist())}
+        classes = _extend(classes, given.labels, *predicted)
+    # Where all labels are the same there is nothing to learn, but nothing wrong with scoring.
+    least = 1 if given.matrix is None else 2
+    classes, candidates = encode(given, classes, n_samples=n_samples, min_classes=least)
     columns = []
     for name, values in arrays.items():
         if len(values) != candidates.shape[0]:
@@ -33,31 +34,42 @@ def read(y: Any, classes: Any, **labels: Any) -> tuple[np.ndarray, sp.csr_array,
                 f"{name} has {len(values)} rows, but there are candidates for "
                 f"{candidates.shape[0]}; pass one label per sample"
             )
-        at = np.array([position.get(label, -1) for label in values.tolist()], dtype=np.int64)
+        at = find_columns(values, classes)
         if (at < 0).any():
             row = int(np.flatnonzero(at < 0)[0])
             raise ValueError(
                 f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
-                f"{len(position)} classes: {_shorten(np.asarray(classes))}; write the same labels "
-                "as these, or pass classes= to say which label each column stands for"
+                f"{len(classes)} classes: {shorten(classes)}; write the same labels as these, or "
+                "pass classes= to say which label each column stands for"
             )
         columns.append(at)
-    return np.asarray(classes), candidates, columns
+    return classes, candidates, columns
 
 
-def _extend(classes: Any, *labels: np.ndarray) -> np.ndarray:
+def _label_column(name: str, values: Any) -> np.ndarray:
+    """Return one label per sample, as they are."""
+    if not hasattr(values, "__array__"):
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+            raise ValueError(f"{name} is {values!r}; expected a list of labels, one per sample")
+        rows = list(values)
+        values = rows if any(isinstance(row, list) for row in rows) else label_array(rows)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; expected one label per sample")
+    for row, label in enumerate(array if array.dtype == object else ()):
+        if not isinstance(label, Hashable):
+            raise ValueError(f"row {row} of {name} is {label!r}; expected a single label")
+    return array
+
+
+def _extend(classes: Any, *labels: Any) -> np.ndarray:
     """Append to the classes the labels that are new; without classes, sort those that occur."""
-    known = [] if classes is None else np.asarray(classes).tolist()
-    seen = set(known)
-    new = {label for values in labels for label in values.tolist()} - seen
-    try:
-        return np.array(known + sorted(new))
-    except TypeError:
-        kinds = ", ".join(sorted({type(label).__name__ for label in new}))
-        raise ValueError(
-            f"labels of different types cannot be ordered: found {kinds}; use strings throughout "
-            "or integers throughout"
-        ) from None
+    known = [] if classes is None else check_classes(classes).tolist()
+    named = (values.tolist() if isinstance(values, np.ndarray) else values for values in labels)
+    new, _ = order_labels(list(set().union(*named).difference(known)))
+    return label_array([*known, *new.tolist()])
 
 
 def read_proba(
@@ -66,7 +78,7 @@ def read_proba(
     """Return candidates, normalised log-probabilities and columns of labels."""
     log_proba = log_probabilities(y_proba, log)
     n_known = None if classes is None else len(classes)
-    _, candidates, columns = read(y, classes, **labels)
+    _, candidates, columns = read_labels(y, classes, **labels)
     n_samples, n_classes = candidates.shape
     if n_known is None:
         n_known = n_classes
@@ -82,8 +94,11 @@ def read_proba(
 
 
 def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
-    """Normalised log-probabilities, or an error that names the row."""
-    values = np.asarray(y_proba.toarray() if sp.issparse(y_proba) else y_proba, dtype=float)
+    """Return normalised log-probabilities, or raise an error that names the row."""
+    if sp.issparse(y_proba):
+        check_sparse_format(y_proba, "y_proba")
+        y_proba = y_proba.toarray()
+    values = np.asarray(y_proba, dtype=float)
     if values.ndim != 2:
         raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
     if log:

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
 
@@ -20,16 +19,16 @@ class Scorer:
     def __init__(
         self,
         name: str,
+        predict: Callable[..., Any],
         measure: Callable[..., float],
         *,
         sign: int = 1,
-        log_proba: bool = True,
         needs_truth: bool = False,
     ):
         self._name = name
+        self._predict = predict
         self._measure = measure
         self._sign = sign
-        self._log_proba = log_proba
         self._requests: dict[str, Any] = {"sample_weight": None}
         if needs_truth:
             self._requests["truth"] = True
@@ -44,12 +43,7 @@ class Scorer:
                 "or GridSearchCV(...).fit(X, S, truth=y)"
             )
         metadata |= {"classes": estimator.classes_, "sample_weight": sample_weight}
-        if not self._log_proba:
-            predicted = estimator.predict(X)
-        else:
-            metadata["log"] = True
-            predicted = predict_log_proba(estimator, X)
-        return self._sign * self._measure(y, predicted, **metadata)
+        return self._sign * self._measure(y, self._predict(estimator, X, y), **metadata)
 
     def set_score_request(self, **requests):
         """Return a copy that asks for the given metadata, such as ``sample_weight=True``.
@@ -62,7 +56,7 @@ class Scorer:
         return changed
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Tell scikit-learn which metadata this scorer asks for."""
+        """Return the metadata that this scorer asks for, in scikit-learn's form."""
         routing = MetadataRequest(owner=self._name)
         for name, wanted in self._requests.items():
             routing.score.add_request(param=name, alias=wanted)
@@ -78,10 +72,3 @@ class Scorer:
 
     def __repr__(self) -> str:
         return self._name
-
-
-def predict_log_proba(estimator: Any, X: Any) -> np.ndarray:
-    if hasattr(estimator, "predict_log_proba"):
-        return estimator.predict_log_proba(X)
-    with np.errstate(divide="ignore"):
-        return np.log(estimator.predict_proba(X))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..base import believe
-from ..metrics._measures import _bin, _top_confidence
-from ..metrics._readers import read
-from ..metrics._scorer import predict_log_proba
+from ..metrics._measures import _best_candidate, _bin, _top_confidence
+from ..metrics._predictions import disambiguate, extended_candidate_proba, predict_log_proba
+from ..metrics._readers import read_labels
 from ._figure import COLORS, MARKERS, axes_for
 
 _ENTRY = "entry of a disambiguation matrix"
@@ -98,17 +97,16 @@ class ReliabilityDisplay:
         -------
         display : ReliabilityDisplay
         """
-        return cls.from_predictions(
-            y_candidates,
-            predict_log_proba(estimator, X),
-            truth,
-            n_bins=n_bins,
-            log=True,
-            classes=estimator.classes_,
-            sample_weight=sample_weight,
-            name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-        )
+        if truth is None:
+            log_proba = predict_log_proba(estimator, X)
+            found = _top_confidence(y_candidates, log_proba, None, True, estimator.classes_)
+        else:
+            classes, proba = extended_candidate_proba(estimator, X, y_candidates)
+            _, _, (true,) = read_labels(y_candidates, classes, truth=truth)
+            found = _best_candidate(proba, true)
+        bins = _bin(*found, n_bins, sample_weight)
+        name = type(estimator).__name__ if name is None else name
+        return cls(*bins, has_truth=truth is not None, name=name).plot(ax=ax)
 
     @classmethod
     def from_predictions(
@@ -278,7 +276,7 @@ class DisambiguationDisplay:
         -------
         display : DisambiguationDisplay
         """
-        believed, _ = believe(estimator, X, y_candidates)
+        believed = disambiguate(estimator, X, y_candidates)
         return cls.from_predictions(
             y_candidates, believed, truth, classes=estimator.classes_, normalize=normalize, ax=ax
         )
@@ -313,7 +311,7 @@ class DisambiguationDisplay:
             if truth is None
             else {"y_believed": y_believed, "truth": truth}
         )
-        classes, candidates, columns = read(y_candidates, classes, **labels)
+        classes, candidates, columns = read_labels(y_candidates, classes, **labels)
         if truth is None:
             rows = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
             row_class, believed = candidates.indices, columns[0][rows]

@@ -36,7 +36,7 @@ class CriticalDifferenceDisplay:
 
     Examples
     --------
-    >>> from sklearn_cleanse.comparison import CriticalDifferenceDisplay
+    >>> from sklearn_cleanse.plots import CriticalDifferenceDisplay
     >>> display = CriticalDifferenceDisplay.from_ranks([1.2, 2.9, 1.9], 30, ["a", "b", "c"])
     >>> [[display.names[i] for i in group] for group in display.groups()]
     []
@@ -112,7 +112,7 @@ class CriticalDifferenceDisplay:
         return cls(average_ranks, names, difference, control, note)
 
     def groups(self) -> list[list[int]]:
-        """Tell which methods cannot be told apart.
+        """Return the groups of methods that cannot be told apart.
 
         Returns
         -------

@@ -1,0 +1,261 @@
+"""Votes of all other rows, weighed by label counts, at their fixed point.
+
+::
+
+    P = S / |S|                                  each candidate has an equal share at first
+    repeat:
+        Q = left-out kernel ridge regression of P   what all other rows say of each row
+        P ∝ max(Q, ε)² · S · f                      restricted to candidates, rows sum to one
+
+Clean rows never change, so they anchor everything. ``f`` is what label counts say: how likely the
+candidate set is under each label (`set_log_likelihood`), and how much of the votes each label has
+taken. The former is right only where candidates do not depend on the features, which the features
+themselves can tell (`candidate_dependence`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._leave_one_out import ExactRidge, LandmarkRidge
+
+__all__ = ["KernelVotes", "candidate_dependence", "kernel_votes", "set_log_likelihood"]
+
+#: Left-out predictions below this count as this.
+FLOOR = 1e-3
+
+#: Exponents: of the set's likelihood where candidates are independent of the features, of a label's
+#: share of the candidates, and of its present share of the votes. Chosen on controlled sets.
+SET_POWER, CANDIDATE_POWER, VOTE_POWER = 0.5, 0.25, -0.5
+
+#: Dependence up to which the set's likelihood counts in full, and from which not at all.
+INDEPENDENT, DEPENDENT = 0.15, 0.5
+
+#: Rounds before the dependence is measured.
+_WARM_UP = 6
+
+#: Rows by which each label's rates of other candidates are drawn towards the overall ones.
+_SHRINKAGE = 10.0
+
+
+@dataclass(frozen=True)
+class KernelVotes:
+    """Votes at their fixed point, and what is needed to vote on new rows.
+
+    Attributes
+    ----------
+    proba : Tensor of shape (n_samples, n_classes)
+        The votes on the training rows: zero outside the candidates; rows sum to one.
+    left_out : Tensor of shape (n_samples, n_classes)
+        What all other rows say of each, candidates or not; rows sum to about one.
+    n_rounds : int
+        Rounds taken.
+    dependence : float
+        Share of the candidates' variation, beyond that explained by labels, which features
+        predict; see `candidate_dependence`.
+    count_strength : float
+        How strongly counts weigh votes: from 0, not at all, to 1.
+    log_rates : Tensor of shape (2, n_classes, n_classes)
+        Logarithm of the probability that class j is a candidate of a row of class k, or is not.
+    log_shares : Tensor of shape (n_classes,)
+        What shares add to the logarithm of each label's vote.
+    """
+
+    proba: Tensor
+    left_out: Tensor
+    n_rounds: int
+    dependence: float
+    count_strength: float
+    log_rates: Tensor
+    log_shares: Tensor
+
+
+def kernel_votes(
+    ridge: ExactRidge | LandmarkRidge,
+    candidates: Tensor,
+    *,
+    count_strength: float | str = "auto",
+    max_rounds: int = 20,
+    tol: float = 1e-3,
+) -> KernelVotes:
+    """Let all other rows vote on each row until the votes settle.
+
+    Parameters
+    ----------
+    ridge : ExactRidge or LandmarkRidge
+        Predicts rows from all others.
+    candidates : Tensor of shape (n_samples, n_classes), dtype bool
+        The rows' candidates.
+    count_strength : float in [0, 1] or "auto", default="auto"
+        How far candidate sets are taken to be drawn by the label alone. "auto" measures it by
+        `candidate_dependence`. 0 leaves counts out altogether.
+    max_rounds : int, default=20
+        Most rounds; some data never settle entirely.
+    tol : float, default=1e-3
+        Stop when no vote changes by more.
+
+    Returns
+    -------
+    votes : KernelVotes
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from sklearn_cleanse.votes import kernel_votes, make_ridge
+    >>> X = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
+    >>> S = torch.tensor([[1, 0], [1, 1], [1, 1], [0, 1], [1, 1], [1, 1]], dtype=torch.bool)
+    >>> kernel_votes(make_ridge(X), S).proba.argmax(dim=1)
+    tensor([0, 0, 0, 1, 1, 1])
+    """
+    S = candidates.to(ridge.dtype)
+    P = S / S.sum(dim=1, keepdim=True)
+    first_shares = P.mean(dim=0)
+    measures = count_strength == "auto"
+    strength = 0.0 if measures else float(count_strength)
+    off = not measures and strength == 0
+    dependence = float("nan")
+    for n_rounds in range(1, max_rounds + 1):
+        if n_rounds == _WARM_UP + 1:
+            dependence = candidate_dependence(ridge, candidates, P)
+            if measures:
+                strength = (DEPENDENT - dependence) / (DEPENDENT - INDEPENDENT)
+                strength = min(max(strength, 0.0), 1.0)
+        shares = P.mean(dim=0)
+        Q = ridge.left_out(P)
+        log_shares = _log_shares(first_shares, shares) * (not off)
+        log_rates = _log_rates(S, Q)
+        previous, P = P, restrict(Q, S, log_shares, log_rates, strength)
+        if n_rounds > _WARM_UP and float((P - previous).abs().max()) <= tol:
+            break
+    return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares)
+
+
+def restrict(
+    scores: Tensor, candidates: Tensor, log_shares: Tensor, log_rates: Tensor, strength: float
+) -> Tensor:
+    """Turn what others say of rows into votes for their candidates.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n_samples, n_classes)
+        What others say, Q.
+    candidates : Tensor of shape (n_samples, n_classes)
+        One for a candidate, zero elsewhere.
+    log_shares, log_rates : Tensor
+        As in `KernelVotes`.
+    strength : float
+        How strongly the set's likelihood counts.
+
+    Returns
+    -------
+    votes : Tensor of shape (n_samples, n_classes)
+        Zero outside the candidates; rows sum to one.
+    """
+    logits = 2 * scores.clamp(min=FLOOR).log() + log_shares
+    if strength:
+        present, absent = log_rates
+        likelihood = candidates @ present.T + (1 - candidates) @ absent.T
+        logits = logits + SET_POWER * strength * likelihood
+    return logits.masked_fill(candidates == 0, -torch.inf).softmax(dim=1)
+
+
+def set_log_likelihood(candidates: Tensor, labels: Tensor) -> Tensor:
+    """Compute how likely each row's candidate set is under each label.
+
+    Labels j join the set of a row of label k independently, with the share of k's rows that have
+    them; rates of rare labels are drawn towards those of all rows.
+
+    Parameters
+    ----------
+    candidates : Tensor of shape (n_samples, n_classes)
+        One for a candidate, zero elsewhere.
+    labels : Tensor of shape (n_samples, n_classes)
+        Present guess of the labels; rows sum to one.
+
+    Returns
+    -------
+    log_likelihood : Tensor of shape (n_samples, n_classes)
+        Entry (i, k) is ``log P(S_i | y_i = k)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.votes import set_log_likelihood
+    >>> S = torch.tensor([[1.0, 1.0, 0.0]] * 50 + [[0.0, 1.0, 1.0]] * 50)
+    >>> y = torch.tensor([[1.0, 0.0, 0.0]] * 50 + [[0.0, 0.0, 1.0]] * 50)
+    >>> set_log_likelihood(S, y)[0].argmax()  # 0 brings 1 along
+    tensor(0)
+    """
+    present, absent = _rates(candidates, labels)
+    return candidates @ present.T + (1 - candidates) @ absent.T
+
+
+def _log_rates(candidates: Tensor, scores: Tensor) -> Tensor:
+    labels = scores.clamp(min=FLOOR).square()
+    return _rates(candidates, labels / labels.sum(dim=1, keepdim=True))
+
+
+def _rates(candidates: Tensor, labels: Tensor) -> Tensor:
+    others = 1 - labels
+    overall = (others * candidates).sum(dim=0) / others.sum(dim=0).clamp(min=1e-9)
+    rates = labels.T @ candidates + _SHRINKAGE * overall
+    rates = (rates / (labels.sum(dim=0)[:, None] + _SHRINKAGE)).clamp(1e-3, 1 - 1e-3)
+    rates.diagonal().fill_(1 - 1e-6)  # a row's label is one of its candidates
+    return torch.stack([rates.log(), torch.log1p(-rates)])
+
+
+def candidate_dependence(
+    ridge: ExactRidge | LandmarkRidge, candidates: Tensor, labels: Tensor
+) -> float:
+    """Measure how far features predict candidates beyond what the labels explain.
+
+    Where labels join a set by a rate of their own, or come in bags, a row's features say nothing
+    about its wrong candidates once its label is known. Where a set belongs to a kind of row, or
+    holds the labels that look alike, they do. What is left of the candidates after the mean for
+    each label is predicted by the other rows; the error is compared with that on pure noise.
+
+    Parameters
+    ----------
+    ridge : ExactRidge or LandmarkRidge
+        Predicts rows from all others.
+    candidates : Tensor of shape (n_samples, n_classes), dtype bool
+        The rows' candidates.
+    labels : Tensor of shape (n_samples, n_classes)
+        Present guess of the labels; rows sum to one.
+
+    Returns
+    -------
+    dependence : float
+        About 0 if features predict nothing, 1 if they predict everything.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from sklearn_cleanse.votes import candidate_dependence, make_ridge
+    >>> rng = np.random.RandomState(0)
+    >>> X, y = rng.normal(size=(300, 2)), torch.zeros(300, dtype=torch.int64)
+    >>> by_chance = torch.from_numpy(rng.uniform(size=(300, 2)) < [1.0, 0.5])
+    >>> by_place = torch.from_numpy(np.stack([X[:, 0] < np.inf, X[:, 0] > 0], axis=1))
+    >>> labels = torch.nn.functional.one_hot(y, 2).double()
+    >>> ridge = make_ridge(X)
+    >>> [round(candidate_dependence(ridge, S, labels), 1) for S in (by_chance, by_place)]
+    [-0.0, 0.8]
+    """
+    S = candidates.to(labels.dtype)
+    usual = (labels.T @ S) / labels.sum(dim=0)[:, None].clamp(min=1e-9)
+    surprise = S - labels @ usual
+    surprise -= surprise.mean(dim=0)
+    variance = float(surprise.square().mean())
+    if variance < 1e-12:  # labels explain everything
+        return 0.0
+    error = float((surprise - ridge.left_out(surprise)).square().mean())
+    return 1 - error / variance / ridge.noise_error
+
+
+def _log_shares(first: Tensor, present: Tensor) -> Tensor:
+    """A label that takes more than its share of the candidates is held back, and vice versa."""
+    first, present = first.clamp(min=1e-9).log(), present.clamp(min=1e-9).log()
+    return CANDIDATE_POWER * first + VOTE_POWER * present
