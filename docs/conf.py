@@ -4,10 +4,16 @@ import inspect
 import sys
 from pathlib import Path
 
+import docutils.nodes
+from latex2mathml.converter import convert
+from sphinx.util import logging
+
 # The checkout's own package, whether it is installed or not.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import sklearn_cleanse
+
+logger = logging.getLogger(__name__)
 
 project = "sklearn_cleanse"
 author = "The sklearn_cleanse developers"
@@ -20,7 +26,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
@@ -36,6 +41,7 @@ autodoc_inherit_docstrings = False
 autodoc_typehints = "none"
 numpydoc_show_class_members = False  # the class template lists them
 
+html_math_renderer = "mathml"  # browsers draw it themselves: no script, no network
 html_theme = "pydata_sphinx_theme"
 html_title = f"sklearn_cleanse {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
@@ -52,7 +58,6 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"^(?!plot_)",
     "download_all_examples": False,
-    "plot_gallery": True,
     "show_memory": False,
     "abort_on_example_error": True,
 }
@@ -66,5 +71,16 @@ def skip_foreign(app, what, name, member, skip, options):
     return None
 
 
+def write_math(translator, node):
+    """Write an equation as MathML."""
+    display = "block" if isinstance(node, docutils.nodes.math_block) else "inline"
+    written = convert(node.astext(), display=display)
+    if "\\" in written:
+        logger.warning("a command of this equation has no MathML: %s", node.astext(), location=node)
+    translator.body.append(written)
+    raise docutils.nodes.SkipNode
+
+
 def setup(app):
     app.connect("autodoc-skip-member", skip_foreign)
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))

@@ -30,6 +30,11 @@ from .votes import candidate_shares, hard_votes, nearest, soft_votes
 
 __all__ = ["Calibration", "Calibrator", "Voters"]
 
+
+def __dir__() -> list[str]:
+    return __all__  # without the imports of this file
+
+
 #: Most pairs of a row and a voter that one search compares: all rows vote up to the square root.
 MAX_PAIRS = 2**28
 

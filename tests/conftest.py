@@ -40,8 +40,22 @@ def make_blobs(n_samples=120, n_classes=3, flip=0.4, seed=0):
     return X, S.astype(int), y
 
 
-def real_data_folder():
-    """Where the field's data sets are, if they are anywhere: beside the checkout, or named."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("SKLEARN_CLEANSE_DATA", beside))
-    return folder if folder.is_dir() else None
+# Where the field's data sets are, if anywhere: in the folder named, or beside the checkout.
+REAL = Path(os.environ.get("SKLEARN_CLEANSE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+NOT_HERE = "needs a data set that is not here"
+
+
+def need(*parts):
+    """Return a path within the real data; a test that needs it and has it not is counted below."""
+    path = REAL.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"{NOT_HERE}: {path}")
+    return path
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = terminalreporter.stats.get("skipped", ())
+    count = sum(NOT_HERE in str(report.longrepr) for report in skipped)
+    if count:
+        needing = "1 test needs" if count == 1 else f"{count} tests need"
+        terminalreporter.write_line(f"{needing} data sets that are not here: {REAL}", yellow=True)

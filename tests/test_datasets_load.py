@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from conftest import REAL, need
 from sklearn.model_selection import KFold
 
 from sklearn_cleanse import datasets
@@ -28,7 +29,6 @@ from sklearn_cleanse.datasets._catalogue import IMAGE_SETS, PLL_SETS
 from sklearn_cleanse.datasets._fetch import digest_of
 
 HERE = Path(__file__).resolve().parent
-REAL = Path(os.environ.get("SKLEARN_CLEANSE_DATA", HERE.parent.parent / "shared" / "data"))
 
 # The rows of data/README.md's table and of the paper's: samples, features, classes, mean
 # candidates, clean rows, clean rows and rows of fold 0's training part, published mean and rate,
@@ -38,26 +38,12 @@ TABLE = {
     "birdsong": (4998, 38, 13, 2.1755, 1632, 1328, 3998, "2.18", "33.22%", 4, (), 0),
     "msrcv2": (1758, 48, 23, 3.1564, 140, 106, 1406, "3.16", "7.54%", 7, (), 5),
 }
-REAL_SETS = [name for name in TABLE if (REAL / "pll" / PLL_SETS[name].filename).exists()]
-FIVE_FOLD = sorted((REAL / "pll" / "folds5").glob("*.mat"))
 
 
-def each(values):
-    """Run a test for each value; without the real files there is none, and nothing to skip."""
-
-    def decorate(test):
-        def run():
-            for value in values:
-                test(value)
-
-        return run
-
-    return decorate
-
-
-@each(REAL_SETS)
+@pytest.mark.parametrize("name", TABLE)
 def test_the_table_of_characteristics_comes_back(name):
     n, d, m, mean, clean, fold_clean, fold_n, paper_mean, rate, largest, never, twice = TABLE[name]
+    need("pll", PLL_SETS[name].filename)
     bunch = fetch_pll(name, data_home=REAL, download_if_missing=False)
     whole = describe(bunch)
     assert (whole.n_samples, whole.n_features, whole.n_classes) == (n, d, m)
@@ -77,9 +63,9 @@ def test_the_table_of_characteristics_comes_back(name):
     assert str(whole).splitlines()[2].startswith(PLL_SETS[name].title)
 
 
-@each(REAL_SETS)
+@pytest.mark.parametrize("name", TABLE)
 def test_the_real_files_are_the_catalogue_s(name):
-    path = REAL / "pll" / PLL_SETS[name].filename
+    path = need("pll", PLL_SETS[name].filename)
     assert digest_of(path, "sha256") == PLL_SETS[name].digest
     stored = scipy.io.loadmat(path)
     X, S, y = fetch_pll(name, data_home=REAL, return_X_S_y=True)
@@ -88,14 +74,16 @@ def test_the_real_files_are_the_catalogue_s(name):
     np.testing.assert_array_equal(y, stored["target"].toarray().argmax(axis=0))
 
 
-@each(FIVE_FOLD)
-def test_the_stored_folds_are_those_of_seed_zero(path):
-    five = read_mat(path)
+@pytest.mark.parametrize("name", ["lost", "msrcv2"])
+def test_the_stored_folds_are_those_of_seed_zero(name):
+    filename = PLL_SETS[name].filename
+    need("pll", filename)
+    five = read_mat(need("pll", "folds5", filename))
     splits = KFold(5, shuffle=True, random_state=0).split(five.data)
     for (train, test), (train_, test_) in zip(five.cv, splits, strict=True):
         np.testing.assert_array_equal(train, train_)
         np.testing.assert_array_equal(test, test_)
-    plain = fetch_pll(path.stem, data_home=REAL)
+    plain = fetch_pll(name, data_home=REAL)
     np.testing.assert_array_equal(five.candidates, plain.candidates)
     np.testing.assert_array_equal(five.target, plain.target)
     np.testing.assert_array_equal(five.cv[0][0], plain.cv[0][0])

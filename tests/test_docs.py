@@ -103,6 +103,8 @@ def check_docstring(value):
             continue  # "or None", "optional": there is nothing to get wrong
         else:
             assert stated, f"{parameter}={default!r} is not stated in the docstring"
+            if dataclasses.is_dataclass(value) and repr(default) == "<factory>":
+                default = value.__dataclass_fields__[parameter].default_factory()
             assert ast.literal_eval(stated[1]) == default
 
 
@@ -178,6 +180,17 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 def test_the_readme_and_the_guide_have_code():
     for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
         assert "```python\n" in page.read_text(encoding="utf-8")
+
+
+def test_the_version_has_its_page_of_changes():
+    pages = (ROOT / "docs" / "changes" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^(\d+\.\d+\.\d+)$", pages, re.M)
+    assert listed[0] == sklearn_cleanse.__version__.partition(".dev")[0]
+    for version in listed:
+        page = (ROOT / "docs" / "changes" / f"{version}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {version}\n")
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert cited[1] in listed
 
 
 @pytest.mark.parametrize("module_name", [*MODULES[1:], "sklearn_cleanse.base"])

@@ -138,6 +138,7 @@ def covers(candidates: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     >>> covers(check_candidates([{"cat", "dog"}, {"cat"}])[1], np.array([1, 1]))
     array([ True, False])
     """
+    columns = np.array(columns)  # a copy: numpy 1 refuses to index by memory that torch owns
     return np.asarray(candidates[np.arange(len(columns)), columns]).ravel()
 
 

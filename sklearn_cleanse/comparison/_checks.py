@@ -58,7 +58,7 @@ def check_control(control, n_methods) -> int:
 
 def check_alpha(alpha) -> float:
     """Return a level of significance."""
-    if not isinstance(alpha, Real) or not 0 < alpha < 1:
+    if not isinstance(alpha, Real) or not 0 < float(alpha) < 1:
         raise ValueError(f"alpha is {alpha!r}; expected a level between 0 and 1, such as 0.05")
     return float(alpha)
 

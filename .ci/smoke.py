@@ -1,0 +1,30 @@
+"""Does the installed package work, outside the checkout and without any extra?"""
+
+import importlib.metadata
+import pickle
+import sys
+from pathlib import Path
+
+from sklearn.datasets import load_iris
+
+import sklearn_cleanse
+from sklearn_cleanse import CleanSEClassifier, DPCLSClassifier
+from sklearn_cleanse.datasets import make_candidates
+
+home = Path(sklearn_cleanse.__file__).parent
+assert home.is_relative_to(sys.prefix), f"{home} is not the installed package"
+assert (home / "py.typed").exists()
+assert sklearn_cleanse.__version__ == importlib.metadata.version("sklearn-cleanse")
+
+X, y = load_iris(return_X_y=True)
+S = make_candidates(y, "flip", flip_proba=0.4, random_state=0)
+for model in (CleanSEClassifier(max_epochs=20, random_state=0), DPCLSClassifier()):
+    model = pickle.loads(pickle.dumps(model.fit(X, S)))
+    found = (model.disambiguate(X, S) == y).mean()
+    assert found > 0.9, f"{model} finds {found:.0%} of the labels"
+    print(f"{type(model).__name__} finds {found:.0%} of the true labels")
+
+# Every public room opens; matplotlib, pandas and h5py are asked for when they are needed.
+for name in dir(sklearn_cleanse):
+    getattr(sklearn_cleanse, name)
+print(f"sklearn_cleanse {sklearn_cleanse.__version__}: {len(dir(sklearn_cleanse))} public names")
