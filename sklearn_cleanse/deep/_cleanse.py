@@ -97,9 +97,11 @@ class CleanSEClassifier(PartialLabelClassifier):
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
-    kernel_share : float in [0, 1], default=0.5
+    kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
-        predictions. 0 predicts by the network alone, which needs less memory and time.
+        predictions. "auto" takes half the strength with which counts weighed the votes, so that
+        the kernel has no say where candidates depend on the features and mislead it. 0 predicts by
+        the network alone, which needs less memory and time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -211,7 +213,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "vote_end": [Interval(Real, 0, 1, closed="right"), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
-        "kernel_share": [Interval(Real, 0, 1, closed="both")],
+        "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
 
@@ -229,7 +231,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         vote_end=1.0,
         count_strength="auto",
         n_landmarks="auto",
-        kernel_share=0.5,
+        kernel_share="auto",
         count_loss="interval",
         loss_params=None,
         module="mlp",
@@ -304,16 +306,23 @@ class CleanSEClassifier(PartialLabelClassifier):
         return votes.proba.numpy()[rows, candidates.indices], model
 
     def _log_proba_of(self, X):
-        log_proba = self.net_.log_proba(X)
-        if self._kernel is None or not self.kernel_share:
+        log_proba, share = self.net_.log_proba(X), self._kernel_share()
+        if not share:
             return log_proba
         kernel = self._kernel.normalize(self._kernel.scores(X)).log().numpy()
-        return log_softmax((1 - self.kernel_share) * log_proba + self.kernel_share * kernel, axis=1)
+        return log_softmax((1 - share) * log_proba + share * kernel, axis=1)
 
     def _most_likely_of(self, X):
-        if self._kernel is None or not self.kernel_share:
+        if not self._kernel_share():
             return self.net_.most_likely(X)
         return self._log_proba_of(X).argmax(axis=1)
+
+    def _kernel_share(self):
+        if self._kernel is None:
+            return 0.0
+        if self.kernel_share == "auto":
+            return 0.5 * self._kernel.count_strength
+        return self.kernel_share
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""

@@ -197,7 +197,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self.classes_[self.model_.scores(self._check_X(X)).argmax(dim=1).numpy()]
+        X = self._check_X(X)
+        return self.classes_[self.model_.scores(X).argmax(dim=1).numpy()]
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.
@@ -227,7 +228,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             Columns in the order of ``classes_``. They rank classes and rows, and are less sure
             than they could be.
         """
-        return self.model_.normalize(self.model_.scores(self._check_X(X))).numpy()
+        X = self._check_X(X)
+        return self.model_.normalize(self.model_.scores(X)).numpy()
 
     def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
