@@ -4,29 +4,26 @@ import errno
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import backends
+import lines as lines_module
 import numpy as np
+import paper_numbers
 import pytest
+import run
+import tables
 import torch
-
-PAPER = Path(__file__).parents[1] / "examples" / "paper"
-sys.path.insert(0, str(PAPER))
-
-import lines as lines_module  # noqa: E402
-import paper_numbers  # noqa: E402
-import run  # noqa: E402
-import tables  # noqa: E402
-from backends import _attempt_on_cluster  # noqa: E402
-from cells import Results  # noqa: E402
-from data import load_trial  # noqa: E402
-from experiment import LastEpochs  # noqa: E402
-from experiment import run as run_task  # noqa: E402
-from lines import TIMING, LineFile, key_of, read_lines  # noqa: E402
-from plan import (  # noqa: E402
+from cells import Results
+from data import IMBALANCE, KINDS, controlled_name, load_trial
+from experiment import LastEpochs
+from experiment import run as run_task
+from lines import TIMING, LineFile, key_of, read_lines
+from plan import (
     DEEP_RIVALS,
     GROUPS,
     Task,
@@ -38,8 +35,11 @@ from plan import (  # noqa: E402
     run_hash,
 )
 
-from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier  # noqa: E402
+from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier
+from sklearn_cleanse.datasets import make_partial_classification
 
+PAPER = Path(run.__file__).parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(PAPER.parents[1])}
 TINY = ["--group", "real", "--dataset", "iris", "--epochs", "2", "--threads", "1"]
 
 
@@ -153,8 +153,55 @@ def test_two_writers_exclude_each_other(tmp_path):
 
 def test_lines_are_plain_json(tmp_path):
     with LineFile(tmp_path / "a.jsonl") as file:
-        file.append(line_of(accuracy_mean=float("nan")))
-    assert read_lines(tmp_path)[0]["accuracy_mean"] is None
+        file.append(line_of(transductive=float("nan")))
+    assert read_lines(tmp_path)[0]["transductive"] is None
+
+
+WRONG_FORMS = [
+    "null",
+    "[]",
+    "7",
+    '"real"',
+    "[" * 100_000,
+    *(
+        json.dumps(line_of() | change)
+        for change in (
+            {"seed": "0"},
+            {"seed": [0]},
+            {"seed": True},
+            {"method": None},
+            {"method": {"cc": 1}},
+            {"params": []},
+            {"n_train": "9"},
+            {"accuracy_mean": "high"},
+            {"accuracy_mean": None},
+            {"accuracy_mean": float("nan")},
+            {"train_size": "all"},
+            {"finished": 0},
+            {"versions": {}},
+            {"versions": "0.1"},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_FORMS, ids=range(len(WRONG_FORMS)))
+def test_line_of_another_form_costs_itself_only(tmp_path, capsys, wrong):
+    lines = [json.dumps(line_of()), wrong, json.dumps(line_of(seed=1))]
+    (tmp_path / "real.jsonl").write_text("\n".join(lines) + "\n")
+    assert [line["seed"] for line in read_lines(tmp_path)] == [0, 1]
+    assert "real.jsonl:2: not a finished line" in capsys.readouterr().err
+
+
+def test_lines_of_odd_settings_cost_themselves_only(tmp_path):
+    odd = [("temperature", "T=high"), ("lambda", ""), ("images", "ours-batch-"), ("none", "such")]
+    with LineFile(tmp_path / "odd.jsonl") as file:
+        for group, setting in odd:
+            file.append(line_of(group=group, setting=setting, dataset="mnist", method="cleanse"))
+        file.append(line_of())
+    (tmp_path / "absent.json").write_text("{")
+    assert tables.main(["--results", str(tmp_path)]) == 0
+    assert "50.00" in (tmp_path / "report" / "csv" / "real-ours.csv").read_text()
 
 
 # -- the plan ----------------------------------------------------------------------------------
@@ -164,10 +211,8 @@ def test_lines_are_plain_json(tmp_path):
 def test_every_task_of_a_group_can_be_built_and_is_unique(group):
     tasks = plan(group, seeds=[3])
     for task in tasks:
-        if task.seed == 3:
-            build(task)._validate_params()
-    keys = [key_of_task(task) for task in tasks]
-    assert len(set(keys)) == len(keys)
+        build(task)._validate_params()
+    assert len({key_of_task(task) for task in tasks}) == len(tasks)
 
 
 def test_every_quick_task_can_be_built_and_is_unique():
@@ -210,17 +255,78 @@ def test_splits_are_those_documented():
     assert trial.S_train[np.arange(len(train)), trial.y_train].all()
 
 
-@pytest.mark.parametrize(("shape", "n_classes"), [("soccer_shape", 171), ("yahoo_shape", 219)])
-def test_shapes_of_sets_that_are_absent_can_be_run(shape, n_classes):
-    only = {"datasets": [shape], "methods": ["cleanse"], "seeds": [0], "epochs": 1}
+def soccer_player():
+    """Data of the shape of Soccer Player, as a user's own data set."""
+    return make_partial_classification(
+        17472, 279, 171, clean_rate=0.3045, flip_proba=0.0058, random_state=0
+    )
+
+
+def yahoo_news():
+    """Data of the shape of Yahoo! News."""
+    return make_partial_classification(
+        22991, 163, 219, clean_rate=0.2899, flip_proba=0.0024, random_state=0
+    )
+
+
+@pytest.mark.parametrize(("name", "n_classes"), [("soccer_player", 171), ("yahoo_news", 219)])
+def test_shapes_of_sets_that_are_absent_can_be_run(name, n_classes):
+    only = {"datasets": [f"{__name__}:{name}"], "methods": ["cleanse"], "seeds": [0], "epochs": 1}
     (task,) = plan("real", **only, train_size=300)
     line = run_task(task)
     assert (line["n_train"], line["n_classes"], line["epochs"]) == (300, n_classes, 1)
     assert 0 <= line["accuracy_mean"] <= 1
-    printed = paper_numbers.CHARACTERISTICS[
-        {"soccer_shape": "soccer_player", "yahoo_shape": "yahoo_news"}[shape]
-    ]
+    printed = paper_numbers.CHARACTERISTICS[name]
     assert line["mean_candidates"] == pytest.approx(printed[3], rel=0.1)
+
+
+@pytest.mark.parametrize("balance", ["balanced", "imbalanced"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_controlled_trials(kind, balance):
+    name = controlled_name("digits", kind, balance)
+    trial, again = load_trial(name, 3), load_trial(name, 3)
+    np.testing.assert_array_equal(trial.S_train, again.S_train)
+    for S, y in ((trial.S_train, trial.y_train), (trial.S_test, trial.y_test)):
+        assert S.shape == (len(y), 10)
+        assert S[np.arange(len(y)), y].all()
+    n = np.bincount([*trial.y_train, *trial.y_test])
+    assert round(n[0] / n[-1]) == (1 if balance == "balanced" else IMBALANCE)
+    assert len(load_trial(name, 3, train_size=50).X_train) == 50
+
+
+def test_controlled_data_of_the_folder(tmp_path, capsys):
+    (tmp_path / "dev").mkdir()
+    X = np.random.RandomState(0).normal(size=(2500, 3)).astype(np.float32)
+    labels = np.arange(2500, dtype=np.int16) % 4 + 1
+    np.savez(tmp_path / "dev" / "segment.npz", X=X, y=labels)
+    trial = load_trial("segment:bag", 0, data_home=tmp_path)
+    assert (trial.X_train.shape, trial.X_test.shape) == ((2000, 3), (250, 3))
+    assert trial.S_train.shape == (2000, 4)
+    arguments = ["--group", "controlled", "--dataset", "vowel", "--data-home", str(tmp_path)]
+    assert run.main([*arguments, "--results", str(tmp_path / "out")]) == 0
+    assert "vowel:dictionary:imbalanced" in capsys.readouterr().err
+    results = Results.read([tmp_path / "out"])
+    assert results.why_empty("controlled", "ours", "vowel:flip", "cc") == "data absent"
+
+
+def test_published_split_is_fold_0_whatever_the_seed():
+    from sklearn.model_selection import KFold
+
+    first, other = load_trial("wine:fold0", 0), load_trial("wine:fold0", 1)
+    np.testing.assert_array_equal(first.X_train, other.X_train)
+    train, _ = next(KFold(5, shuffle=True, random_state=0).split(np.empty((178, 1))))
+    assert len(first.X_train) == len(train)
+
+
+def test_published_methods_are_in_the_papers_network():
+    for task in plan("as-published", datasets=["lost"], seeds=[0]):
+        if task.method not in ("pl-cgr", "dpcls"):
+            params = build(task).get_params()
+            network = ("hidden_layer_sizes", "max_epochs", "batch_size", "lr", "schedule")
+            assert [params[n] for n in network] == [PAPER_SETTINGS[n] for n in network]
+    ours = {t.setting: build(t) for t in plan("as-published", methods=["cleanse-paper-net"])}
+    assert {"neither", "votes", "counts", "both", "T=3", "lambda=0.1"} < set(ours)
+    assert ours["both"].vote == CleanSEClassifier().vote
 
 
 # -- the command line ----------------------------------------------------------------------------
@@ -247,20 +353,17 @@ def test_commands_that_cannot_be_meant_are_refused(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_skip_takes_a_set_with_all_its_forms():
+    (task,) = plan("controlled", datasets=["wine:bag"], methods=["cc"], seeds=[0])
+    for skip in ("cc", "cc@wine", "cc@wine:bag"):
+        assert run._skipped(task, [skip])
+    assert not run._skipped(task, ["rc", "cc@iris", "cc@wine:flip"])
+
+
 def test_paths_to_import_are_no_misspelt_names():
     paths = ["--method", "mine.First", "--method", "mine:make", "--method", "cc+cleanse"]
     assert run.parse([*paths, "--skip", "mine.First@mine:rows"]).skip
     assert run.parse(["--backend", "dask", "--scheduler", "tcp://x:1"]).threads == 1
-
-
-def test_costs_grow_with_epochs_and_rows():
-    only = {"datasets": ["lost"], "methods": ["cc"], "settings": ["paper"], "seeds": [0]}
-    (task,) = plan("real", **only)
-    params = {"max_epochs": 250, "batch_size": 64}
-    costs = run.Costs([line_of(setting="paper", params=params, n_train=1000, seconds=100.0)])
-    assert costs(task) == pytest.approx(100)
-    assert costs(*plan("real", **only, epochs=25)) == pytest.approx(10, rel=0.2)
-    assert costs(*plan("real", **only, train_size=500)) == pytest.approx(50, rel=0.1)
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -273,9 +376,7 @@ def test_second_call_runs_nothing(tmp_path, monkeypatch):
     found = read_lines(tmp_path)
     assert {line["setting"] for line in found} == {"ours", "paper"}  # one run, listed twice
     assert all(line["accuracy_sd"] == 0 for line in found)
-    monkeypatch.setattr(
-        run, "run_here", lambda tasks: pytest.fail("ran again") if tasks else iter(())
-    )
+    monkeypatch.setattr(backends, "_Worker", lambda *_: pytest.fail("ran again"))
     assert run.main(arguments) == 0
     assert (tmp_path / "real.jsonl").read_bytes() == before
 
@@ -350,12 +451,22 @@ def test_own_method_and_own_data(tmp_path, monkeypatch):
     assert (made["method"], made["setting"]) == ("mine:make", "own")
     assert first["transductive"] is None  # it has no probabilities
     assert 0 <= first["accuracy_final"] <= 1
-    names = [
-        row[0] for row in tables.real_table(Results.read(tmp_path / "out"), "real", "ours").rows
-    ]
-    assert names[-2:] == ["mine.First", "mine:make"]
+    table = tables.real_table(Results.read([tmp_path / "out"]), "real", "ours")
+    assert list(table.frame.index[-2:]) == ["mine.First", "mine:make"]
     with pytest.raises(SystemExit, match="cannot be imported"):
         run.main(["--method", "mine.Nothing", "--dataset", "iris", "--results", str(tmp_path)])
+
+
+def test_own_methods_and_data_stay_out_of_the_tracked_lines():
+    def folder(*arguments):
+        options = run.parse(list(arguments))
+        return {run._folder(task, options).name for task in run._tasks(options)}
+
+    assert folder("--method", "cc", "--dataset", "lost") == {"results"}
+    assert folder("--method", "mine.First", "--dataset", "lost") == {"results-own"}
+    assert folder("--method", "cc", "--dataset", "mine:rows") == {"results-own"}
+    assert folder("--method", "mine.First", "--results", "here") == {"here"}
+    assert folder("--group", "controlled", "--method", "cc") == {"results"}
 
 
 def test_only_a_methods_own_refusal_is_an_answer(tmp_path, monkeypatch, capsys):
@@ -389,19 +500,97 @@ def test_lines_of_another_runner_are_seen_after_the_lock(tmp_path, monkeypatch):
     assert len((tmp_path / "mine" / "real.jsonl").read_text().splitlines()) == 2
 
 
-def test_worker_that_dies_costs_its_own_run_only(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_method_that_exits_costs_its_own_run_only(tmp_path, monkeypatch, capsys, jobs):
     (tmp_path / "deadly.py").write_text(
-        "import os\n"
+        "import os, sys\n"
         "from sklearn.dummy import DummyClassifier\n"
-        "class Deadly(DummyClassifier):\n"
+        "class Killing(DummyClassifier):\n"
         "    def fit(self, X, S):\n"
         "        os._exit(9)\n"
+        "class Leaving(DummyClassifier):\n"
+        "    def fit(self, X, S):\n"
+        "        sys.exit('good bye')\n"
+        "class Stopping(DummyClassifier):\n"
+        "    def fit(self, X, S):\n"
+        "        raise KeyboardInterrupt\n"
     )
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    arguments = ["--method", "pl-cgr", "--method", "deadly.Deadly", "--seeds", "0", "--jobs", "2"]
+    deadly = [f"--method=deadly.{name}" for name in ("Killing", "Leaving", "Stopping")]
+    arguments = [*deadly, "--method", "pl-cgr", "--seeds", "0", "--jobs", jobs]
     assert run.main([*TINY, *arguments, "--results", str(tmp_path / "out")]) == 1
     assert {line["method"] for line in read_lines(tmp_path / "out")} == {"pl-cgr"}
-    assert "died" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "its process died with exit code 9" in message
+    assert "good bye" in message
+    assert "3 runs failed" in message
+
+
+def test_unfinished_run_is_no_result(tmp_path, monkeypatch):
+    (tmp_path / "hasty.py").write_text(
+        "from skorch.callbacks import Callback, EarlyStopping\n"
+        "from sklearn_cleanse import PartialLabelClassifier\n"
+        "class Interrupt(Callback):\n"
+        "    def on_epoch_end(self, net, **kwargs):\n"
+        "        raise KeyboardInterrupt\n"
+        "def stopped():\n"
+        "    stop = EarlyStopping('loss', patience=2, threshold=99, threshold_mode='abs')\n"
+        "    return PartialLabelClassifier(max_epochs=5, callbacks=[stop])\n"
+        "def interrupted():\n"
+        "    return PartialLabelClassifier(max_epochs=5, callbacks=[Interrupt()])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    methods = ["hasty:stopped", "hasty:interrupted"]
+    stopped, interrupted = plan("real", datasets=["iris"], methods=methods, seeds=[0])
+    with pytest.raises(RuntimeError, match="of 5 epochs; an unfinished run is no result"):
+        run_task(stopped)
+    line, why = backends.attempt(run_task, interrupted)
+    assert line is None
+    assert "interrupted" in why
+
+
+def test_interrupt_ends_the_run_at_once_and_the_next_call_redoes_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "endless.py").write_text(
+        "from pathlib import Path\n"
+        "from skorch.callbacks import Callback\n"
+        "from sklearn_cleanse import PartialLabelClassifier\n"
+        "class Touch(Callback):\n"
+        "    def on_epoch_end(self, net, **kwargs):\n"
+        "        Path('training').touch()\n"
+        "def make():\n"
+        "    return PartialLabelClassifier(max_epochs=10**6, callbacks=[Touch()])\n"
+    )
+    arguments = [
+        "--method",
+        "endless:make",
+        "--dataset",
+        "iris",
+        "--seeds",
+        "0",
+        "--results",
+        "out",
+    ]
+    runner = subprocess.Popen(
+        [sys.executable, str(PAPER / "run.py"), *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+    )
+    while not (tmp_path / "training").exists():
+        assert runner.poll() is None
+        time.sleep(0.01)
+    os.killpg(runner.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
+    _, message = runner.communicate(timeout=30)  # until none of them holds the pipe any more
+    assert runner.returncode == 130
+    assert "stopped; the same command goes on from here" in message
+    assert "Traceback" not in message
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert read_lines("out") == []
+    assert run.main([*arguments, "--dry-run"]) == 0
+    assert "1 to do" in capsys.readouterr().err
 
 
 def test_dask_gives_the_same_numbers(tmp_path):
@@ -418,16 +607,15 @@ def test_dask_gives_the_same_numbers(tmp_path):
 def test_runs_travel_to_workers_that_lack_this_folder(tmp_path):
     import cloudpickle
 
-    modules = [sys.modules[name] for name in ("backends", "data", "experiment", "plan")]
     only = {"datasets": ["iris"], "methods": ["cc"], "settings": ["ours"], "seeds": [0]}
     (task,) = plan("real", **only, epochs=1)
     (lost,) = plan("real", **only | {"methods": ["absent.Method"], "settings": None})
-    for module in modules:
+    for module in backends.TRAVELLING:
         cloudpickle.register_pickle_by_value(module)
     try:
-        packed = cloudpickle.dumps((_attempt_on_cluster, run_task, [task, lost]))
+        packed = cloudpickle.dumps((backends.attempt, run_task, [task, lost]))
     finally:
-        for module in modules:
+        for module in backends.TRAVELLING:
             cloudpickle.unregister_pickle_by_value(module)
     (tmp_path / "packed").write_bytes(packed)
     worker = (
@@ -438,7 +626,7 @@ def test_runs_travel_to_workers_that_lack_this_folder(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", worker],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(PAPER.parents[1])},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
     )
@@ -455,7 +643,8 @@ def test_killed_with_its_workers_it_ends_with_the_same_numbers(tmp_path):
     arguments = [*TINY, *methods, "--seeds", "0-9", "--results"]
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     command = [sys.executable, str(PAPER / "run.py"), *arguments, str(killed), "--jobs", "2"]
-    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    runner = subprocess.Popen(command, **quiet, env=ENVIRONMENT)
     deadline = time.monotonic() + 300
     while not (killed.exists() and read_lines(killed, warn=False)):
         assert runner.poll() is None
@@ -472,8 +661,13 @@ def test_killed_with_its_workers_it_ends_with_the_same_numbers(tmp_path):
 
 KILLS = """
 import os, random, signal, sys, time
-sys.path[:0] = sys.argv[1:3]
-import experiment, run  # once: what is killed below are forks, so that no time goes into imports
+import backends, experiment, run
+# In this process, imported once: what is killed below are forks, so that no time goes into imports.
+def run_here(tasks, jobs):
+    for task in tasks:
+        yield task, *backends.attempt(experiment.run, task)
+run.run_processes = run_here
+undisturbed, killed, seed = sys.argv[1:]
 arguments = ["--group", "real", "--dataset", "iris", "--method", "cc", "--method", "pl-cgr",
              "--seeds", "0-7", "--epochs", "2", "--threads", "1", "--results"]
 def start(folder):
@@ -482,24 +676,27 @@ def start(folder):
         os._exit(run.main([*arguments, folder]))
     return child
 began = time.perf_counter()
-os.waitpid(start(sys.argv[3]), 0)
+os.waitpid(start(undisturbed), 0)
 whole = time.perf_counter() - began
-moments = random.Random(int(sys.argv[5]))
+moments = random.Random(int(seed))
 for _ in range(10):
-    child = start(sys.argv[4])
+    child = start(killed)
     time.sleep(moments.uniform(0.02, 0.3) * whole)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-_, status = os.waitpid(start(sys.argv[4]), 0)
+_, status = os.waitpid(start(killed), 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
 def test_killed_ten_times_it_ends_with_the_same_numbers(tmp_path):
-    root, undisturbed, killed = str(PAPER.parents[1]), tmp_path / "undisturbed", tmp_path / "killed"
-    arguments = [str(PAPER), root, str(undisturbed), str(killed), "0"]
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     done = subprocess.run(
-        [sys.executable, "-c", KILLS, *arguments], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", KILLS, str(undisturbed), str(killed), "0"],
+        env=ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(PAPER), str(PAPER.parents[1])])},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(numbers(killed)) == 8 * 4  # two methods in two settings

@@ -2,21 +2,30 @@
 
 How rows are split, exactly:
 
-- Real data and small ones: ``ShuffleSplit(1, test_size=0.1, random_state=seed)``.
+- ``lost``, ``wine`` (real data and small ones): 90/10 by
+  ``ShuffleSplit(1, test_size=0.1, random_state=seed)``.
+- ``lost:fold0`` (the paper's split): fold 0 of ``KFold(5, shuffle=True, random_state=0)``, whatever
+  the seed.
+- ``segment:bag``, ``segment:bag:imbalanced`` (controlled): with "imbalanced", first
+  ``long_tail_rows(y, 10, random_state=seed)``; then 90/10 as above, and of the training rows the
+  first 2000 at most.
 - Image sets: their own training and test part. Of the training part, the first ``train_size`` rows
   of ``RandomState(seed).permutation(n)``, or all in their order if ``train_size`` is None.
 
-Candidates of sets that come without any are drawn by ``make_candidates(..., random_state=seed)``
-(those of an image set's test rows, for the label-free measures, with ``seed + 1_000_000``).
+Candidates of sets that come without any are drawn by ``make_candidates(..., random_state=seed)``.
+Those of an image set's or a controlled set's test rows, which only the label-free measures use, are
+drawn apart, with ``seed + 1_000_000``.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit
 
 REAL = ("lost", "birdsong", "msrcv2", "soccer_player", "yahoo_news")
 IMAGES = ("mnist", "kmnist", "fashion_mnist", "cifar10")
@@ -29,14 +38,18 @@ SMALL = {
     "digits": ("load_digits", 400),
 }
 
-#: Generated data of the shape of sets that cannot be distributed: samples, features, classes, the
-#: clean rate, and the flip probability that gives the mean number of candidates.
-SHAPES = {
-    "soccer_shape": (17472, 279, 171, 0.3045, 0.0058),
-    "yahoo_shape": (22991, 163, 219, 0.2899, 0.0024),
-}
+#: Ordinary classification data, as ``dev/<name>.npz`` (X and y) in the data folder.
+DEV = ("led7digit", "movement_libras", "satimage", "segment", "vehicle", "vowel")
 
-DATASETS = (*REAL, *IMAGES, *SMALL, *SHAPES, "digits_images")
+#: Controlled experiments: sets, kinds of candidates, and class sizes.
+CONTROLLED = (*DEV, "digits", "iris", "wine")
+KINDS = ("flip", "uniform", "confusable", "instance", "bag", "dictionary")
+BALANCES = ("balanced", "imbalanced")
+FORMS = [(kind, balance) for kind in KINDS for balance in BALANCES]
+CONTROLLED_ROWS = 2000
+IMBALANCE = 10
+
+DATASETS = (*REAL, *IMAGES, *SMALL, "digits_images", *DEV)
 
 
 class Trial(NamedTuple):
@@ -54,34 +67,81 @@ class AbsentData(Exception):
     """The data set is not on this machine."""
 
 
+def controlled_name(dataset: str, kind: str, balance: str) -> str:
+    """Return the name of a controlled experiment's data."""
+    return f"{dataset}:{kind}" + ":imbalanced" * (balance == "imbalanced")
+
+
+def controlled_parts(name: str) -> tuple[str, str, str] | None:
+    """Return set, kind of candidates and balance of a controlled experiment; None for others."""
+    dataset, kind, balance = [*name.split(":"), "balanced", ""][:3]
+    known = dataset in CONTROLLED and kind in KINDS and balance in BALANCES
+    return (dataset, kind, balance) if known else None
+
+
 def load_trial(name, seed, *, train_size=None, data_home=None, download=False) -> Trial:
     """Load a data set and split it by a seed."""
+    where = {"data_home": data_home, "download": download}
     if name in IMAGES or name == "digits_images":
-        return _image_trial(name, seed, train_size, data_home, download)
-    X, S, y = _load_rows(name, data_home, download)
+        return _image_trial(*_load_images(name, **where), seed, train_size)
+    controlled = controlled_parts(name)
+    if controlled:
+        dataset, kind, balance = controlled
+        X, _, y = _load_rows(dataset, cut=False, **where)
+        return _controlled_trial(X, y, kind, balance, seed, train_size)
+    X, S, y = _load_rows(name.removesuffix(":fold0"), **where)
     if S is None:
         S = _candidates(y, "flip", seed)
-    train, test = next(ShuffleSplit(1, test_size=0.1, random_state=seed).split(X))
-    if train_size is not None:
-        train = train[:train_size]
+    splitter = KFold(5, shuffle=True, random_state=0) if name.endswith(":fold0") else _split(seed)
+    train, test = next(splitter.split(X))
+    train = train[:train_size]
     return Trial(X[train], S[train], y[train], X[test], S[test], y[test])
 
 
-def check_present(name, *, data_home=None, download=False) -> None:
+def _split(seed):
+    return ShuffleSplit(1, test_size=0.1, random_state=seed)
+
+
+def _controlled_trial(X, y, kind, balance, seed, train_size) -> Trial:
+    from sklearn_cleanse.datasets import long_tail_rows
+
+    if balance == "imbalanced":
+        rows = long_tail_rows(y, IMBALANCE, random_state=seed)
+        X, y = X[rows], y[rows]
+    train, test = next(_split(seed).split(X))
+    train = train[: min(CONTROLLED_ROWS, train_size or CONTROLLED_ROWS)]
+    known = {"X": X[train], "classes": np.unique(y)}
+    S_train = _candidates(y[train], kind, seed, **known)
+    S_test = _candidates(y[test], kind, seed + 1_000_000, **known | {"X": X[test]})
+    return Trial(X[train], S_train, y[train], X[test], S_test, y[test])
+
+
+def _image_trial(X, y, n_train, seed, train_size) -> Trial:
+    S_train = _candidates(y[:n_train], "uniform", seed)
+    S_test = _candidates(y[n_train:], "uniform", seed + 1_000_000)
+    rows = np.arange(n_train)
+    if train_size is not None and train_size < n_train:
+        rows = np.random.RandomState(seed).permutation(n_train)[:train_size]
+    return Trial(X[rows], S_train[rows], y[rows], X[n_train:], S_test, y[n_train:])
+
+
+def check_present(name, **where) -> None:
     """Raise `AbsentData` if a data set cannot be loaded here."""
     if name in IMAGES or name == "digits_images":
-        _load_images(name, data_home, download)
+        _load_images(name, **where)
     else:
-        _load_rows(name, data_home, download)
+        controlled = controlled_parts(name)
+        _load_rows(controlled[0] if controlled else name.removesuffix(":fold0"), **where)
 
 
-def _candidates(y, kind, seed):
+def _candidates(y, kind, seed, **known):
     from sklearn_cleanse.datasets import make_candidates
 
-    return make_candidates(y, kind, flip_proba=0.3, random_state=seed)
+    return make_candidates(y, kind, flip_proba=0.3, random_state=seed, **known)
 
 
-def _load_rows(name, data_home, download):
+def _load_rows(name, *, data_home=None, download=False, cut=True):
+    """Return features, candidates (None if there are none) and true labels."""
     if name in REAL:
         from sklearn_cleanse.datasets import load_pll
 
@@ -94,15 +154,15 @@ def _load_rows(name, data_home, download):
     if name in SMALL:
         loader, most = SMALL[name]
         X, y = getattr(importlib.import_module("sklearn.datasets"), loader)(return_X_y=True)
-        rows = np.random.RandomState(0).permutation(len(X))[:most]
+        rows = np.random.RandomState(0).permutation(len(X))[: most if cut else None]
         return X[rows], None, y[rows]
-    if name in SHAPES:
-        from sklearn_cleanse.datasets import make_partial_classification
-
-        n, d, m, clean_rate, flip_proba = SHAPES[name]
-        return make_partial_classification(
-            n, d, m, clean_rate=clean_rate, flip_proba=flip_proba, random_state=0
-        )
+    if name in DEV:
+        home = data_home or os.environ.get("SKLEARN_CLEANSE_DATA", "~/scikit_learn_data")
+        path = Path(home).expanduser() / "dev" / f"{name}.npz"
+        if not path.exists():
+            raise AbsentData(f"{path} is missing: an .npz file with X and y")
+        with np.load(path) as arrays:
+            return arrays["X"].astype(float), None, np.unique(arrays["y"], return_inverse=True)[1]
     if ":" in name:  # a user's own: a function that returns X, S, y, or X, y
         parts = import_object(name)()
         return parts if len(parts) == 3 else (parts[0], None, parts[1])
@@ -112,13 +172,11 @@ def _load_rows(name, data_home, download):
     )
 
 
-def _load_images(name, data_home, download):
+def _load_images(name, *, data_home=None, download=False):
+    """Return images, true labels, and the number of training images."""
     if name == "digits_images":  # scikit-learn's own, in place of a set of 70,000
-        from sklearn.datasets import load_digits
-
-        X, y = load_digits(return_X_y=True)
-        rows = np.random.RandomState(0).permutation(len(X))
-        return X[rows].astype(np.uint8), y[rows], 1500
+        X, _, y = _load_rows("digits", cut=False)
+        return X.astype(np.uint8), y, 1500
     from sklearn_cleanse.datasets import load_images
 
     try:
@@ -128,16 +186,6 @@ def _load_images(name, data_home, download):
     except OSError as error:
         raise AbsentData(str(error)) from error
     return bunch.data, bunch.target, bunch.n_train
-
-
-def _image_trial(name, seed, train_size, data_home, download) -> Trial:
-    X, y, n_train = _load_images(name, data_home, download)
-    S_train = _candidates(y[:n_train], "uniform", seed)
-    S_test = _candidates(y[n_train:], "uniform", seed + 1_000_000)
-    rows = np.arange(n_train)
-    if train_size is not None and train_size < n_train:
-        rows = np.random.RandomState(seed).permutation(n_train)[:train_size]
-    return Trial(X[rows], S_train[rows], y[rows], X[n_train:], S_test, y[n_train:])
 
 
 def import_object(path: str):

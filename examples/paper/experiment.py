@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-import sys
+import re
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -43,38 +44,26 @@ class LastEpochs(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         if self.every or len(net.history) > net.max_epochs - LAST_EPOCHS:
-            predicted = net.most_likely(self.X)
-            self.accuracies_.append(float((predicted == self.y).mean()))
+            self.accuracies_.append(float((net.most_likely(self.X) == self.y).mean()))
 
 
-def run(task: Task) -> dict:
-    """Do a task; return its result line."""
-    line = {
-        "group": task.group,
-        "dataset": task.dataset,
-        "method": task.method,
-        "setting": task.setting,
-        "seed": task.seed,
-        "run": run_hash(task),
-        "code": code_hash(),
-    }
+def run(task: Task, code: str | None = None) -> dict:
+    """Do a task; return its result line. ``code`` is the hash of the sources, if it is known."""
+    line = {name: getattr(task, name) for name in ("group", "dataset", "method", "setting", "seed")}
+    line |= {"run": run_hash(task), "code": code or code_hash()}
     torch.set_num_threads(task.threads)
     with threadpool_limits(task.threads):
-        trial = load_trial(
-            task.dataset,
-            task.seed,
-            train_size=task.train_size,
-            data_home=task.data_home,
-            download=task.download,
-        )
+        where = {name: getattr(task, name) for name in ("train_size", "data_home", "download")}
+        trial = load_trial(task.dataset, task.seed, **where)
         line |= _measure(build(task), trial)
+    sizes = trial.S_train.sum(axis=1)
     return line | {
         "n_train": len(trial.X_train),
         "n_test": len(trial.X_test),
         "n_features": int(np.prod(trial.X_train.shape[1:])),
         "n_classes": trial.S_train.shape[1],
-        "mean_candidates": float(trial.S_train.sum(axis=1).mean()),
-        "clean_rate": float((trial.S_train.sum(axis=1) == 1).mean()),
+        "mean_candidates": float(sizes.mean()),
+        "clean_rate": float((sizes == 1).mean()),
         "train_size": task.train_size,
         "threads": task.threads,
         "versions": _versions(),
@@ -100,6 +89,8 @@ def _measure(estimator, trial) -> dict:
             # an answer, too, and for good: a kernel method refuses data of this size
             return line | {"refused": str(error)}
         seconds = time.perf_counter() - began
+    if ours:
+        _check_finished(estimator)
     predicted = estimator.predict(trial.X_test)
     final = float((predicted == trial.y_test).mean())
     last = [final]
@@ -121,63 +112,53 @@ def _measure(estimator, trial) -> dict:
     }
 
 
+def _check_finished(estimator) -> None:
+    short = estimator.n_iter_ < estimator.max_epochs and not estimator.early_stopping
+    if short or estimator.interrupted_:
+        raise RuntimeError(
+            f"training ended after {estimator.n_iter_} of {estimator.max_epochs} epochs; an "
+            "unfinished run is no result"
+        )
+
+
 def _transductive(estimator, trial):
     """Share of training rows whose true label was picked out of the candidates, if it can be."""
-    if hasattr(estimator, "candidate_proba_"):
-        proba = estimator.candidate_proba_
-        proba = proba.toarray() if hasattr(proba, "toarray") else proba
-    elif hasattr(estimator, "predict_proba"):
+    proba = getattr(estimator, "candidate_proba_", None)
+    if proba is None:
+        if not hasattr(estimator, "predict_proba"):
+            return None
         proba = estimator.predict_proba(trial.X_train)
-    else:
-        return None
+    proba = proba.toarray() if hasattr(proba, "toarray") else proba
     return disambiguation_accuracy(trial.S_train, proba, trial.y_train)
 
 
 def _approximated(estimator, trial):
-    if isinstance(estimator, PartialLabelClassifier):
-        return approximated_accuracy(
-            trial.S_test, estimator.predict_log_proba(trial.X_test), log=True
-        )
-    if hasattr(estimator, "predict_proba"):
-        return approximated_accuracy(trial.S_test, estimator.predict_proba(trial.X_test))
-    return None
+    log = isinstance(estimator, PartialLabelClassifier)
+    predict = getattr(estimator, "predict_log_proba" if log else "predict_proba", None)
+    if predict is None:
+        return None
+    return approximated_accuracy(trial.S_test, predict(trial.X_test), log=log)
 
 
 @contextmanager
 def _peak_memory():
-    """Measure the largest resident size while inside; off Linux, that of the process so far."""
-    peak = {"mb": None}
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # start the mark anew
-    except OSError:
-        pass
+    """Measure the largest resident size while inside, in MB; None off Linux."""
+    peak, process = {"mb": None}, Path("/proc/self")
+    with suppress(OSError):
+        (process / "clear_refs").write_text("5")  # start the mark anew
     yield peak
-    try:
-        with open("/proc/self/status") as file:
-            mark = next(row for row in file if row.startswith("VmHWM"))
-        peak["mb"] = round(int(mark.split()[1]) / 1024, 1)
-    except (OSError, StopIteration):
-        import resource
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        peak["mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+    with suppress(OSError, TypeError):
+        mark = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
+        peak["mb"] = round(int(mark[1]) / 1024, 1)
 
 
 def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo") as file:
-            row = next(row for row in file if row.startswith("model name"))
-        return row.partition(":")[2].strip()
-    except (OSError, StopIteration):
-        return platform.processor() or None
+    with suppress(OSError, TypeError):
+        return re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())[1]
+    return platform.processor() or None
 
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "sklearn_cleanse": sklearn_cleanse.__version__}
-    for package in ("numpy", "scipy", "scikit-learn", "torch", "skorch"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    packages = ("numpy", "scipy", "scikit-learn", "torch", "skorch")
+    return found | {package: version(package) for package in packages}

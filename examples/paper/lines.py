@@ -29,9 +29,17 @@ WAITS = (10, 20, 30) + (60,) * 59
 #: What differs from machine to machine and from time to time, the numbers being the same.
 TIMING = ("seconds", "peak_memory_mb", "finished", "copied_from")
 
+#: The form of a line: the types of what every line has, and names of numbers it may have.
+_FORM = dict.fromkeys(("group", "dataset", "method", "setting", "run", "finished"), str)
+_FORM |= {"seed": int, "params": dict, "versions": dict}
+_FORM |= dict.fromkeys(("n_train", "n_test", "n_features", "n_classes"), int)
+_FORM |= dict.fromkeys(("mean_candidates", "clean_rate"), (int, float))
+_NUMBERS = ("accuracy_mean", "accuracy_sd", "accuracy_final", "transductive", "covering_rate")
+_NUMBERS += ("approximated_accuracy", "seconds", "peak_memory_mb", "epochs", "train_size")
+
 
 def key_of(line: dict) -> tuple:
-    """Tell what identifies a line."""
+    """Return what identifies a line."""
     return tuple(line[name] for name in KEY)
 
 
@@ -39,7 +47,7 @@ def read_lines(folder, *, warn=True) -> list[dict]:
     """Read all finished lines of a folder; where two have the same key, the last one counts.
 
     A torn last line is passed over (the runner removes it when it next writes there), as is any
-    line that is not JSON, with a message that names it.
+    line that is not JSON or not of the form of a result, with a message that names it.
     """
     lines: dict[tuple, dict] = {}
     for path in sorted(Path(folder).glob("*.jsonl")):
@@ -55,11 +63,22 @@ def read_lines(folder, *, warn=True) -> list[dict]:
 
 
 def _parse(raw: bytes) -> dict | None:
+    """Return a line, or None if it is torn or of another form."""
     try:
         line = json.loads(raw)
-    except ValueError:
+        whole = all(_is_a(line[name], kind) for name, kind in _FORM.items())
+        numbers = (line.get(name) for name in _NUMBERS)
+        whole &= all(value is None or _is_a(value, (int, float)) for value in numbers)
+        whole &= isinstance(line["versions"].get("sklearn_cleanse"), str)
+        whole &= line.get("accuracy_mean") is not None or "refused" in line
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return line if isinstance(line, dict) and all(name in line for name in KEY) else None
+    return line if whole else None
+
+
+def _is_a(value, kind) -> bool:
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return isinstance(value, kind) and not isinstance(value, bool) and finite
 
 
 def note_absent(folder, absent, present) -> None:
@@ -69,17 +88,17 @@ def note_absent(folder, absent, present) -> None:
     if names != set(read_absent(folder)):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")  # another runner has another
-        with part.open("w") as file:
-            file.write(json.dumps(sorted(names)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        part.write_text(json.dumps(sorted(names)) + "\n")
         part.replace(path)  # at once: a kill leaves the old file or the new one
 
 
 def read_absent(folder) -> list[str]:
-    """Tell which data sets were not there when they were to be run."""
-    path = Path(folder) / "absent.json"
-    return json.loads(path.read_text()) if path.exists() else []
+    """Return the data sets that were not there when they were to be run."""
+    try:
+        names = json.loads((Path(folder) / "absent.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 class LineFile:
@@ -120,7 +139,8 @@ class LineFile:
     def append(self, line: dict) -> None:
         """Write one line, and return when the disk has it."""
         # NaN is no JSON: whoever reads these lines with another tool would stumble
-        self._write(json.dumps(_finite(line), allow_nan=False).encode() + b"\n")
+        line = json.loads(json.dumps(line), parse_constant=lambda _: None)
+        self._write(json.dumps(line).encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
         """Write; if the disk is full, wait for space: the line in hand may be hours of work."""
@@ -156,13 +176,3 @@ class LineFile:
 
     def __exit__(self, *_) -> None:
         self.close()
-
-
-def _finite(value):
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

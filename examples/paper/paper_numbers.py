@@ -1,267 +1,36 @@
 """The paper's own numbers, to stand beside ours: accuracies in %, as its tables print them.
 
 G. Wang, C.-M. Vong, J. Huang. Exploiting the Potential Supervision Information of Clean Samples in
-Partial Label Learning. Copied by a script from the paper's source, slips included:
+Partial Label Learning. ``paper_numbers.csv`` was copied by a script from the paper's source, slips
+included:
 
 - Three printed ranks do not follow from the printed accuracies: CC on KMNIST at batch 256 (printed
   3, is 4), and CAVL on CIFAR-10 at batch 64 and 128 (printed 5, is 4).
 - The average ranks are those of the printed ranks, and so sum to 36.04 instead of 36.
 """
 
-BATCH_SIZES = (16, 32, 64, 128, 256)
-REAL_SETS = ("lost", "birdsong", "msrcv2", "soccer_player", "yahoo_news")
+import csv
+from pathlib import Path
 
-#: (mean, sd, printed rank) by batch size; no numbers for methods that ran out of memory.
-IMAGES = {
-    "mnist": {
-        "cc": [
-            (97.31, 0.25, 4),
-            (97.5, 0.29, 4),
-            (97.76, 0.26, 3),
-            (97.81, 0.18, 3),
-            (97.86, 0.16, 4),
-        ],
-        "rc": [
-            (97.43, 0.13, 2),
-            (97.52, 0.11, 3),
-            (97.86, 0.13, 2),
-            (97.69, 0.42, 4),
-            (97.94, 0.08, 2),
-        ],
-        "lws": [
-            (97.36, 0.09, 3),
-            (97.56, 0.11, 2),
-            (97.75, 0.19, 4),
-            (97.92, 0.07, 2),
-            (97.89, 0.12, 3),
-        ],
-        "cavl": [
-            (96.14, 0.22, 5),
-            (96.76, 0.11, 5),
-            (96.91, 0.11, 5),
-            (97.05, 0.08, 5),
-            (97.13, 0.09, 5),
-        ],
-        "scarce": [
-            (90.37, 0.57, 6),
-            (90.72, 0.51, 6),
-            (91.88, 0.35, 6),
-            (94.25, 0.17, 6),
-            (95.19, 0.15, 6),
-        ],
-        "pl-cgr": [],
-        "dpcls": [],
-        "cleanse": [
-            (97.74, 0.09, 1),
-            (97.9, 0.15, 1),
-            (97.97, 0.09, 1),
-            (98.07, 0.07, 1),
-            (98.19, 0.1, 1),
-        ],
-    },
-    "kmnist": {
-        "cc": [
-            (87.25, 0.5, 3),
-            (87.81, 0.29, 4),
-            (88.72, 0.45, 3),
-            (88.74, 1.28, 4),
-            (88.62, 0.67, 3),
-        ],
-        "rc": [
-            (87.14, 0.47, 4),
-            (88.34, 0.44, 2),
-            (88.69, 0.37, 4),
-            (89.44, 0.39, 3),
-            (89.76, 0.35, 3),
-        ],
-        "lws": [
-            (87.47, 0.25, 2),
-            (88.24, 0.33, 3),
-            (88.93, 0.42, 2),
-            (89.81, 0.18, 2),
-            (89.81, 0.62, 2),
-        ],
-        "cavl": [
-            (84.21, 0.49, 5),
-            (85.12, 0.45, 5),
-            (85.8, 0.43, 5),
-            (86.61, 0.41, 5),
-            (86.63, 0.28, 5),
-        ],
-        "scarce": [
-            (66.36, 0.79, 6),
-            (67.46, 1.26, 6),
-            (72.19, 1.07, 6),
-            (76.05, 0.78, 6),
-            (78.81, 0.67, 6),
-        ],
-        "pl-cgr": [],
-        "dpcls": [],
-        "cleanse": [
-            (88.04, 0.42, 1),
-            (89.37, 0.3, 1),
-            (90.0, 0.19, 1),
-            (90.49, 0.29, 1),
-            (90.58, 0.38, 1),
-        ],
-    },
-    "fashion_mnist": {
-        "cc": [
-            (86.62, 0.38, 2),
-            (86.81, 0.44, 3),
-            (87.39, 0.37, 3),
-            (87.69, 0.38, 3),
-            (87.93, 0.56, 4),
-        ],
-        "rc": [
-            (86.2, 0.07, 3),
-            (86.95, 0.17, 2),
-            (87.4, 0.12, 2),
-            (88.08, 0.2, 2),
-            (88.29, 0.17, 2),
-        ],
-        "lws": [
-            (85.2, 0.21, 4),
-            (86.35, 0.26, 4),
-            (87.06, 0.19, 4),
-            (87.55, 0.2, 4),
-            (88.09, 0.21, 3),
-        ],
-        "cavl": [
-            (85.16, 0.42, 5),
-            (85.59, 0.37, 5),
-            (86.22, 0.14, 5),
-            (86.83, 0.18, 5),
-            (86.91, 0.14, 5),
-        ],
-        "scarce": [
-            (81.85, 0.36, 6),
-            (82.41, 0.64, 6),
-            (84.12, 0.4, 6),
-            (84.72, 0.54, 6),
-            (85.13, 0.37, 6),
-        ],
-        "pl-cgr": [],
-        "dpcls": [],
-        "cleanse": [
-            (87.44, 0.28, 1),
-            (87.97, 0.26, 1),
-            (88.44, 0.16, 1),
-            (88.66, 0.23, 1),
-            (88.83, 0.16, 1),
-        ],
-    },
-    "cifar10": {
-        "cc": [
-            (77.76, 0.44, 4),
-            (77.07, 0.35, 4),
-            (76.22, 0.34, 3),
-            (75.46, 0.55, 3),
-            (72.59, 0.23, 4),
-        ],
-        "rc": [
-            (78.08, 0.44, 3),
-            (77.14, 0.23, 3),
-            (74.52, 0.38, 5),
-            (74.09, 0.48, 5),
-            (73.13, 1.1, 3),
-        ],
-        "lws": [
-            (78.66, 0.35, 2),
-            (77.26, 0.39, 2),
-            (76.73, 0.31, 2),
-            (75.75, 0.99, 2),
-            (73.55, 1.78, 2),
-        ],
-        "cavl": [
-            (70.34, 0.64, 5),
-            (76.5, 0.35, 5),
-            (75.91, 0.54, 5),
-            (74.88, 0.53, 5),
-            (71.37, 0.69, 5),
-        ],
-        "scarce": [
-            (59.33, 0.52, 6),
-            (62.01, 0.56, 6),
-            (64.46, 0.45, 6),
-            (63.48, 0.4, 6),
-            (60.96, 0.61, 6),
-        ],
-        "pl-cgr": [],
-        "dpcls": [],
-        "cleanse": [
-            (79.12, 0.3, 1),
-            (79.06, 0.2, 1),
-            (77.81, 0.39, 1),
-            (77.09, 0.59, 1),
-            (74.5, 0.91, 1),
-        ],
-    },
-}
+#: (mean, sd, printed rank) by case and method. A case is (data set, batch size), the latter None
+#: for real data; methods that ran out of memory are missing.
+ACCURACY: dict[tuple, dict[str, tuple[float, float, int]]] = {}
+with Path(__file__).with_name("paper_numbers.csv").open(newline="") as _file:
+    for _row in csv.DictReader(_file):
+        _case = _row["dataset"], int(_row["batch_size"] or 0) or None
+        _printed = float(_row["mean"]), float(_row["sd"]), int(_row["rank"])
+        ACCURACY.setdefault(_case, {})[_row["method"]] = _printed
 
-#: (mean, sd, printed rank) by real data set.
-REAL = {
-    "cc": [
-        (63.11, 1.15, 5),
-        (70.83, 0.48, 4),
-        (50.72, 0.79, 4),
-        (54.87, 0.38, 4),
-        (65.67, 0.37, 4),
-    ],
-    "rc": [
-        (63.21, 1.03, 4),
-        (72.26, 0.39, 3),
-        (51.14, 1.45, 3),
-        (55.26, 0.19, 3),
-        (65.89, 0.36, 3),
-    ],
-    "lws": [(61.6, 0.72, 7), (72.32, 0.25, 2), (48.8, 0.26, 6), (54.07, 0.13, 5), (64.73, 0.34, 5)],
-    "cavl": [
-        (61.91, 0.66, 6),
-        (69.77, 0.54, 6),
-        (47.55, 1.04, 8),
-        (51.03, 0.43, 7),
-        (58.22, 0.91, 7),
-    ],
-    "scarce": [
-        (59.55, 0.74, 8),
-        (69.84, 0.82, 5),
-        (48.06, 0.74, 7),
-        (49.64, 0.07, 8),
-        (54.95, 0.12, 8),
-    ],
-    "pl-cgr": [
-        (80.59, 0.07, 1),
-        (52.1, 0.02, 7),
-        (57.63, 0.04, 1),
-        (56.5, 0.01, 2),
-        (66.46, 0.37, 2),
-    ],
-    "dpcls": [
-        (72.28, 0.72, 2),
-        (49.45, 0.19, 8),
-        (50.26, 0.21, 5),
-        (53.13, 0.21, 6),
-        (63.26, 1.1, 6),
-    ],
-    "cleanse": [
-        (69.52, 1.97, 3),
-        (75.34, 0.38, 1),
-        (55.56, 1.07, 2),
-        (58.53, 0.3, 1),
-        (67.49, 0.23, 1),
-    ],
-}
-
-#: Ablation: (votes, counts) by real data set.
+#: Accuracy with and without votes and counts, by real data set.
+_SETS = ("lost", "birdsong", "msrcv2", "soccer_player", "yahoo_news")
 ABLATION = {
-    "neither": (62.66, 70.11, 50.11, 54.81, 65.18),
-    "votes": (67.66, 73.13, 53.22, 57.13, 65.97),
-    "counts": (64.23, 72.61, 53.01, 56.46, 65.31),
-    "both": (69.33, 75.21, 55.05, 58.9, 66.97),
+    "neither": dict(zip(_SETS, (62.66, 70.11, 50.11, 54.81, 65.18), strict=True)),
+    "votes": dict(zip(_SETS, (67.66, 73.13, 53.22, 57.13, 65.97), strict=True)),
+    "counts": dict(zip(_SETS, (64.23, 72.61, 53.01, 56.46, 65.31), strict=True)),
+    "both": dict(zip(_SETS, (69.33, 75.21, 55.05, 58.9, 66.97), strict=True)),
 }
 
-#: Data set, instances, features, classes, mean candidates, clean rate in %.
+#: Instances, features, classes, mean candidates, clean rate in %.
 CHARACTERISTICS = {
     "mnist": (70000, "28x28", 10, 4.9992, 0.93),
     "fashion_mnist": (70000, "28x28", 10, 5.0078, 0.94),
@@ -274,32 +43,7 @@ CHARACTERISTICS = {
     "yahoo_news": (22991, "163", 219, 1.91, 28.99),
 }
 
-#: The Friedman table: average ranks over 25 cases, and what the paper computes from them.
-AVERAGE_RANKS = {
-    "cc": 3.56,
-    "rc": 3.00,
-    "lws": 3.16,
-    "cavl": 5.36,
-    "scarce": 6.24,
-    "pl-cgr": 6.52,
-    "dpcls": 7.08,
-    "cleanse": 1.12,
-}
-N_CASES = 25
-F_STATISTIC = 69.4
-CRITICAL_VALUE = 2.06
-CRITICAL_DIFFERENCE = 1.864
-
-#: What the text says of the sensitivity figures, whose numbers it does not print.
-BEST_TEMPERATURE = 3.0
-GOOD_LAMBDA = (1e-4, 1e-2)
-
-
-def all_cases():
-    """Gather the paper's 25 cases: a dict of method to accuracy, per case."""
-    cases = [
-        {method: cells[i][0] for method, cells in table.items() if cells}
-        for table in IMAGES.values()
-        for i in range(len(BATCH_SIZES))
-    ]
-    return cases + [{m: cells[i][0] for m, cells in REAL.items()} for i in range(len(REAL_SETS))]
+#: The Friedman table: average ranks over the 25 cases, and what the paper computes from them.
+AVERAGE_RANKS = {"cc": 3.56, "rc": 3.00, "lws": 3.16, "cavl": 5.36}
+AVERAGE_RANKS |= {"scarce": 6.24, "pl-cgr": 6.52, "dpcls": 7.08, "cleanse": 1.12}
+F_STATISTIC, CRITICAL_VALUE, CRITICAL_DIFFERENCE = 69.4, 2.06, 1.864

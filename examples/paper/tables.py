@@ -4,308 +4,225 @@
     python examples/paper/tables.py --update README.md       # renew the tables inside a text
 
 Whatever has been run so far is shown. A cell says if its data are absent, if it was not run, and
-if it was run at a smaller scale.
+if it was run at a smaller scale. Lines of users' own methods, in results-own, stand beside the
+others unless --results names other folders.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
+import pandas as pd
+import paper_numbers as paper
+from cells import RECIPES, Results, accuracy_table, mean_sd, methods_of, set_name, setting_of
+from data import BALANCES, IMAGES, KINDS, REAL, controlled_parts
+from plan import BATCH_SIZES, CALIBRATED, METHOD_NAMES, SWEEPS
+from ranking import average_ranks, gather, paper_table, ranking_table
+from render import Table, renew_text, write_tables
+
 HERE = Path(__file__).resolve().parent
-for folder in (str(HERE), str(HERE.parents[1])):
-    if folder not in sys.path:
-        sys.path.append(folder)
-
-import numpy as np  # noqa: E402
-import paper_numbers as paper  # noqa: E402
-from cells import (  # noqa: E402
-    METHOD_NAMES,
-    OTHER_TRIALS,
-    RECIPES,
-    SET_NAMES,
-    Notes,
-    Results,
-    accuracy_cells,
-    percent,
-    scale_notes,
-    setting_of,
-    spread,
+FOLD0 = tuple(f"{name}:fold0" for name in REAL)
+ACCURACY_NOTE = (
+    "Test accuracy in %: each trial's mean over the last ten epochs, then mean ± standard "
+    "deviation (n − 1) over trials; best in bold, the paper's figure beside it."
 )
-from data import IMAGES, REAL  # noqa: E402
-from plan import BATCH_SIZES, CALIBRATED, RIVALS  # noqa: E402
-from ranking import ranking_tables  # noqa: E402
-from render import Cell, Table, renew_text, write_tables  # noqa: E402
 
 
-def _printed(table, method, column) -> str:
-    cells = table.get("cleanse" if method == "cleanse-paper" else method)
-    if not cells or column >= len(cells):
-        return ""
-    mean, sd, _ = cells[column]
-    return f"{mean:.2f} ± {sd:.2f}"
+def _row(group, setting, method, columns, printed=None) -> tuple[dict, dict]:
+    """Return the cells of a row by data set, and the paper's figures."""
+    return {d: (group, setting_of(method, setting), d, method) for d in columns}, printed or {}
 
 
-def methods_of(results, group, setting) -> list[str]:
-    """Methods of a table, in the paper's order, then users' own."""
-    own = "cleanse-paper" if setting.startswith("paper") else "cleanse"
-    known = [*RIVALS, own]
-    found = [*results.have(3, group, setting), *results.have(3, group, "own")]
-    if group == "images":
-        known = [method for method in known if method not in ("pl-cgr", "dpcls")]
-    return known + [m for m in found if m not in METHOD_NAMES]
+def _printed(method) -> dict:
+    """Return the paper's accuracies of a method on the real sets, on its fold as well."""
+    name = "cleanse" if method in ("cleanse-paper", "cleanse-reconstruction") else method
+    found = {d: case[name][0] for (d, _), case in paper.ACCURACY.items() if name in case}
+    return found | {f"{d}:fold0": mean for d, mean in found.items()}
 
 
-def real_table(results, group, recipe) -> Table:
-    """Accuracy on the real data sets."""
-    columns, methods = results.columns(group, REAL), methods_of(results, group, recipe)
-    notes = Notes(
-        "Test accuracy in %: each trial's mean over the last ten epochs, then mean ± standard "
-        "deviation (n − 1) over trials of 90/10 splits; rank in brackets; best in bold.",
-        "Beside ours, in square brackets or grey: the paper's figure.",
-    )
+def real_table(results, group, recipe, measure="accuracy_mean") -> Table:
+    """Accuracy, or another measure, on the real data sets."""
+    columns, notes, is_accuracy = results.columns(group, REAL), [], measure == "accuracy_mean"
+    rows = {
+        heading: _row(group, recipe, method, columns, _printed(method) if is_accuracy else {})
+        for method, heading in methods_of(results, group, recipe).items()
+    }
     if group == "fresh":
-        notes.first.append("Ten splits (seeds 110–119) by which no default was chosen.")
-
-    def beside(method, j):
-        place = REAL.index(columns[j]) if columns[j] in REAL else len(REAL)
-        return _printed(paper.REAL, method, place)
-
-    settings = [recipe] * len(columns)
-    rows = accuracy_cells(results, group, settings, columns, methods, beside, notes)
-    about = "Fresh splits" if group == "fresh" else "Real-world data"
-    return Table(
-        f"{group}-{recipe}",
-        f"{about}: {RECIPES[recipe]}",
-        [SET_NAMES.get(name, name) for name in columns],
-        rows,
-        notes.all(),
-    )
+        seeds = [x["seed"] for c, lines in results.cells.items() if c[0] == "fresh" for x in lines]
+        notes.append(f"Splits {min(seeds)}–{max(seeds)}, by which no default was chosen.")
+    title = f"{'Fresh splits' if group == 'fresh' else 'Real-world data'}: {RECIPES[recipe]}"
+    name, options = f"{group}-{recipe}", {"notes": [ACCURACY_NOTE, *notes]}
+    if not is_accuracy:
+        name, title = f"{name}-{measure}", f"{title}, {MEASURES[measure]}"
+        options = {"measure": measure, "ranked": False, "notes": notes}
+    return accuracy_table(name, title, results, columns, rows, **options)
 
 
-def differences_table(results) -> Table:
-    """CleanSE less each rival, split by split."""
-    columns = results.columns("fresh", REAL)
-    notes = Notes(
-        "Accuracy of CleanSE less that of the rival on the same fresh splits, in points: mean ± "
-        "standard error of the differences (splits where CleanSE is better). PRODEN is the same "
-        "network without votes and counts."
-    )
-    rows = []
-    for method in [m for m in methods_of(results, "fresh", "ours") if m != "cleanse"]:
-        row = []
-        for dataset in columns:
-            cells = [
-                ("fresh", setting_of(name, "ours"), dataset, name) for name in ("cleanse", method)
-            ]
-            if not all(results.same_trials(cells)):
-                row.append(Cell(results.why_empty(dataset, *cells[1])))
-                continue
-            ours, theirs = (100 * results.values(*cell) for cell in cells)
-            gain = ours - theirs
-            error = spread(gain) / len(gain) ** 0.5
-            better = f"{(gain > 0).sum()} of {len(gain)}"
-            row.append(Cell(f"{gain.mean():+.2f} ± {error:.2f} ({better})"))
-        rows.append((METHOD_NAMES.get(method, method), row))
-    names = [SET_NAMES.get(name, name) for name in columns]
-    return Table("fresh-differences", "Fresh splits: CleanSE less each", names, rows, notes.all())
+def published_table(results) -> Table:
+    """Accuracy on the paper's own split, in its network and training."""
+    group, columns, rows = "as-published", results.columns("as-published", FOLD0), {}
+    for method, heading in methods_of(results, group, "paper").items():
+        setting = "both" if method.startswith("cleanse") else "paper"
+        rows[heading] = _row(group, setting, method, columns, _printed(method))
+    fold = "Fold 0 of KFold(5, shuffle=True, random_state=0); trials differ in initialisation."
+    title, notes = "As published: the paper's split and network", [ACCURACY_NOTE, fold]
+    return accuracy_table(group, title, results, columns, rows, notes=notes)
 
 
 def image_table(results, dataset, recipe) -> Table:
     """Accuracy on one image set by batch size."""
-    methods = methods_of(results, "images", recipe)
-    sizes = sorted(
-        {int(s.rpartition("-")[2]) for s in results.have(1, "images", recipe)} | set(BATCH_SIZES)
-    )
-    if dataset not in IMAGES:
-        sizes = [s for s in sizes if f"{recipe}-batch-{s}" in results.have(1, "images")]
-    notes = Notes(
+    found = (re.fullmatch(rf"{recipe}-batch-(\d+)", s) for s in results.have(1, "images"))
+    sizes = sorted({int(match[1]) for match in found if match} | set(BATCH_SIZES))
+    rows, methods = {}, methods_of(results, "images", recipe)
+    for method, heading in methods.items():
+        cells = {s: setting_of(method, f"{recipe}-batch-{s}") for s in sizes}
+        cells = {s: ("images", setting, dataset, method) for s, setting in cells.items()}
+        name = "cleanse" if method == "cleanse-paper" else method
+        cases = {s: paper.ACCURACY.get((dataset, s), {}).get(name) for s in sizes}
+        rows[heading] = cells, {s: printed[0] for s, printed in cases.items() if printed}
+    notes = [
         "Test accuracy in %, mean over the last ten epochs, or over all where there are fewer; ± "
-        "is over trials where there are several, else over those epochs, as in the paper. Beside "
-        "ours, in square brackets or grey: the paper's figure."
-    )
+        "is over trials where there are several, else over those epochs, as in the paper, whose "
+        "figure stands beside ours."
+    ]
     if set(methods) - set(METHOD_NAMES):
-        notes.first.append("A method of your own has one batch size and stands in every column.")
-    table = paper.IMAGES.get(dataset, {})
-    places = {size: place for place, size in enumerate(paper.BATCH_SIZES)}
-    rows = accuracy_cells(
-        results,
-        "images",
-        [f"{recipe}-batch-{size}" for size in sizes],
-        [dataset] * len(sizes),
-        methods,
-        lambda method, j: _printed(table, method, places.get(sizes[j], 99)),
-        notes,
-    )
-    title = f"{SET_NAMES.get(dataset, dataset)}, uniform candidates: {RECIPES[recipe]}"
-    columns = [f"batch {size}" for size in sizes]
-    return Table(f"images-{dataset}-{recipe}", title, columns, rows, notes.all())
+        notes.append("A method of your own has one batch size and stands in every column.")
+    title = f"{set_name(dataset)}, uniform candidates: {RECIPES[recipe]}"
+    columns = {size: f"batch {size}" for size in sizes}
+    name = f"images-{dataset}-{recipe}"
+    return accuracy_table(name, title, results, columns, rows, notes=notes)
 
 
-def _own_methods(results, group) -> list[str]:
-    return [name for name in ("cleanse", "cleanse-paper") if name in results.have(3, group)]
+def settings_table(results, name, title, group, settings, note=ACCURACY_NOTE) -> Table:
+    """Accuracy of CleanSE's forms by setting; ``settings`` has (heading, the paper's figures)."""
+    columns = results.columns(group, FOLD0 if group == "as-published" else REAL)
+    ours = [m for m in METHOD_NAMES if m.startswith("cleanse") and m in results.have(3, group)]
+    rows = {
+        (f"{METHOD_NAMES[method]}: " if len(ours) > 1 else "") + heading: _row(
+            group, setting, method, columns, printed
+        )
+        for method in ours
+        for setting, (heading, printed) in settings.items()
+        if any(results.lines(group, setting, d, method) for d in columns)
+    }
+    return accuracy_table(name, title, results, columns, rows, ranked=False, notes=[note])
 
 
-def ablation_table(results) -> Table:
+def ablation_table(results, group="ablation", name="ablation", about="") -> Table:
     """With and without votes and counts."""
-    columns = results.columns("ablation", REAL)
-    notes = Notes("Test accuracy in %, as in the tables of real-world data; the paper's beside it.")
-    rows = []
-    for method in _own_methods(results, "ablation"):
-        for setting in ("neither", "votes", "counts", "both"):
+    settings = {
+        setting: (setting, printed | {f"{d}:fold0": value for d, value in printed.items()})
+        for setting, printed in paper.ABLATION.items()
+    }
+    title = f"Ablation: votes and counts{about}"
+    return settings_table(results, name, title, group, settings)
 
-            def beside(_, j, setting=setting):
-                place = REAL.index(columns[j]) if columns[j] in REAL else None
-                return "" if place is None else f"{paper.ABLATION[setting][place]:.2f}"
 
-            settings = [setting] * len(columns)
-            ((name, cells),) = accuracy_cells(
-                results, "ablation", settings, columns, [method], beside, notes
-            )
-            rows.append((f"{name}: {setting}", cells))
-    names = [SET_NAMES.get(name, name) for name in columns]
-    return Table("ablation", "Ablation: votes and counts", names, rows, notes.all())
+def sweep_table(results, parameter, group, name, about="") -> Table:
+    """Accuracy over the values of one parameter."""
+    symbol = "T" if parameter == "temperature" else "λ"
+    settings = {s: (f"{symbol} = {value:g}", {}) for s, value in SWEEPS[parameter].items()}
+    note = "Test accuracy in %. The paper prints no numbers, only a figure."
+    return settings_table(results, name, f"Sensitivity to {symbol}{about}", group, settings, note)
 
 
 def parts_table(results) -> Table:
     """Our defaults, one part at a time put back to the paper's."""
-    columns = results.columns("parts", REAL)
-    notes = Notes("Test accuracy in %, as in the tables of real-world data.")
-    rows = []
-    for setting in ["defaults", *sorted(set(results.have(1, "parts")) - {"defaults"})]:
-        settings = [setting] * len(columns)
-        ((_, cells),) = accuracy_cells(
-            results, "parts", settings, columns, ["cleanse"], lambda *_: "", notes
-        )
-        rows.append((setting, cells))
-    names = [SET_NAMES.get(name, name) for name in columns]
-    return Table("parts", "Each part of the defaults put back", names, rows, notes.all())
-
-
-def sweep_table(results, group) -> Table:
-    """Accuracy over the values of one parameter."""
-    columns = results.columns(group, REAL)
-    notes = Notes("Test accuracy in %. The paper prints no numbers, only a figure.")
-    symbol = "T" if group == "temperature" else "λ"
-    settings = sorted(results.have(1, group), key=lambda s: float(s.partition("=")[2]))
-    rows = []
-    for method in _own_methods(results, group):
-        for setting in settings:
-            everywhere = [setting] * len(columns)
-            ((name, cells),) = accuracy_cells(
-                results, group, everywhere, columns, [method], lambda *_: "", notes
-            )
-            rows.append((f"{name}: {symbol} = {setting.partition('=')[2]}", cells))
-    names = [SET_NAMES.get(name, name) for name in columns]
-    return Table(group, f"Sensitivity to {symbol}", names, rows, notes.all())
+    names = ["defaults", *sorted(set(results.have(1, "parts")) - {"defaults"})]
+    title, settings = "Each part of the defaults put back", {name: (name, {}) for name in names}
+    return settings_table(results, "parts", title, "parts", settings)
 
 
 def calibrated_table(results) -> Table:
-    """Rivals' losses with CleanSE's calibration on top."""
-    group = "rivals-calibrated"
-    columns = results.columns(group, REAL)
-    notes = Notes(
-        "Test accuracy in % without and with calibration, same recipe and splits; gains bold."
-    )
-    rows = []
+    """Rivals' losses without and with CleanSE's calibration on top."""
+    group, columns, rows = "rivals-calibrated", results.columns("rivals-calibrated", REAL), {}
     for loss in CALIBRATED:
-        row = []
-        for dataset in columns:
-            pair = [(group, "ours", dataset, method) for method in (loss, f"{loss}+cleanse")]
-            plain, with_it = (results.mean(*cell) for cell in pair)
-            if np.isnan(plain + with_it):
-                row.append(Cell(results.why_empty(dataset, *pair[0])))
-                continue
-            same, gain = all(results.same_trials(pair)), 100 * (with_it - plain)
-            about = [note for cell in pair for note in scale_notes(results.lines(*cell))]
-            row.append(
-                Cell(
-                    f"{percent(plain)} → {percent(with_it)} ({gain:+.2f})",
-                    bold=same and gain > 0,
-                    mark=notes.mark(about + ([] if same else [OTHER_TRIALS])),
-                )
-            )
-        rows.append((METHOD_NAMES[loss], row))
-    names = [SET_NAMES.get(name, name) for name in columns]
-    return Table(group, "CleanSE on top of other losses", names, rows, notes.all())
+        rows[loss.upper()] = _row(group, "ours", loss, columns)
+        cells = {d: (group, "ours", d, f"{loss}+cleanse") for d in columns}
+        rows[f"{loss.upper()} with CleanSE"] = cells, {}
+    title = "CleanSE on top of other losses"
+    options = {"ranked": False, "notes": [ACCURACY_NOTE]}
+    return accuracy_table(group, title, results, columns, rows, **options)
+
+
+def differences_table(results) -> Table:
+    """CleanSE less each rival, split by split."""
+    rows = {}
+    for method, heading in methods_of(results, "fresh", "ours").items():
+        for dataset in results.have(2, "fresh"):
+            pair = [("fresh", setting_of(m, "ours"), dataset, m) for m in ("cleanse", method)]
+            if method != "cleanse" and results.same_trials(pair).all():
+                gain = 100 * (results.values(*pair[0]) - results.values(*pair[1]))
+                error = gain.std(ddof=min(1, len(gain) - 1)) / len(gain) ** 0.5
+                better = f"{(gain > 0).sum()} of {len(gain)}"
+                text = f"{gain.mean():+.2f} ± {error:.2f} ({better})"
+                rows.setdefault(heading, {})[set_name(dataset)] = text
+    note = (
+        "Accuracy of CleanSE less that of the rival on the same fresh splits, in points: mean ± "
+        "standard error of the differences (splits where CleanSE is better). PRODEN is the same "
+        "network without votes and counts."
+    )
+    frame = pd.DataFrame.from_dict(rows, orient="index", dtype=str).fillna("not run")
+    return Table("fresh-differences", "Fresh splits: CleanSE less each", frame, [note])
+
+
+def controlled_table(cases, balance) -> Table:
+    """Mean accuracy by kind of candidates and method, over the sets that all were run on."""
+    parts = pd.DataFrame([controlled_parts(d) or ("",) * 3 for *_, d in cases.cells])
+    chosen, frame = parts[2] == balance, pd.DataFrame(index=cases.headings)
+    for kind in [kind for kind in KINDS if (chosen & (parts[1] == kind)).any()]:
+        means = 100 * cases.scores[chosen & (parts[1] == kind)].mean(axis=0)
+        frame[kind] = [f"**{m:.1f}**" if m == means.max() else f"{m:.1f}" for m in means]
+    ranks = average_ranks(cases._replace(scores=cases.scores[chosen]))
+    frame["mean rank"] = [f"**{r:.2f}**" if r == ranks.min() else f"{r:.2f}" for r in ranks]
+    notes = [
+        "Mean test accuracy in % over sets and trials, 90/10 splits, at most 2000 training rows; "
+        "best in bold. Imbalanced: the first class is ten times larger than the last.",
+        f"Sets: {', '.join(parts[0][chosen].unique())}. Mean ranks are over sets and kinds.",
+    ]
+    return Table(f"controlled-{balance}", f"Controlled candidates, {balance} classes", frame, notes)
 
 
 MEASURES = {
     "accuracy_final": "accuracy after the last epoch, %",
     "transductive": "training labels identified, %",
-    "covering_rate": "covering rate, %",
-    "approximated_accuracy": "approximated accuracy, %",
-    "seconds": "seconds per fit",
-    "peak_memory_mb": "peak memory, MB",
+    "covering_rate": "covering rate, % (needs no true labels)",
+    "approximated_accuracy": "approximated accuracy, % (needs no true labels)",
+    "seconds": "seconds per fit, on a machine that may have done other work at the time",
+    "peak_memory_mb": "peak memory of the whole process, MB",
 }
 
 
-_SPLITS = {"real": "splits 0 to 4", "fresh": "fresh splits"}
-
-
-def measures_table(results, group, recipe, dataset) -> Table:
-    """The other measures on one data set."""
-    notes = Notes(
-        "Covering rate and approximated accuracy need no true labels. Means over trials.",
-        "Seconds are those of a machine that may have done other work at the time; peak memory is "
-        "the whole process's, data and libraries included.",
-    )
-    rows = []
-    for method in methods_of(results, group, recipe):
-        setting = setting_of(method, recipe)
-        row = []
-        for measure, title in MEASURES.items():
-            values = results.values(group, setting, dataset, method, measure)
-            if not len(values):
-                row.append(Cell(results.why_empty(dataset, group, setting, dataset, method)))
-            elif title.endswith("%"):
-                row.append(Cell(percent(values.mean(), spread(values))))
-            else:
-                row.append(Cell(f"{values.mean():.1f}"))
-        mark = notes.mark(scale_notes(results.lines(group, setting, dataset, method)))
-        rows.append((METHOD_NAMES.get(method, method), [row[0]._replace(mark=mark), *row[1:]]))
-    title = (
-        f"{SET_NAMES.get(dataset, dataset)}, {_SPLITS[group]}: other measures, {RECIPES[recipe]}"
-    )
-    name = f"measures-{group}-{recipe}-{dataset}"
-    return Table(name, title, list(MEASURES.values()), rows, notes.all())
-
-
 def characteristics_table(results) -> Table:
-    """What the data sets are like, as far as lines tell."""
-    seen = {}
-    for lines in results.cells.values():
-        for line in lines:
-            seen.setdefault(line["dataset"], {}).setdefault(line["seed"], line)
-    known = [name for name in (*IMAGES, *REAL) if seen.keys() & {*IMAGES, *REAL} or not seen]
-    rows = []
-    for name in known + [name for name in seen if name not in known]:
-        printed = paper.CHARACTERISTICS.get(name, ("",) * 5)
-        if name not in seen:
-            ours = ["data absent" if name in results.absent else "not run", "", "", "", ""]
-        else:
-            trials = list(seen[name].values())
-            first = trials[0]
-            candidates = sum(t["mean_candidates"] for t in trials) / len(trials)
-            clean = sum(t["clean_rate"] for t in trials) / len(trials)
-            ours = [
-                f"{first['n_train']} + {first['n_test']}",
-                str(first["n_features"]),
-                str(first["n_classes"]),
-                f"{candidates:.4f}",
-                percent(clean),
-            ]
-        beside = [str(value) for value in printed]
-        cells = [Cell(o, paper=p) for o, p in zip(ours, beside, strict=True)]
-        rows.append((SET_NAMES.get(name, name), cells))
-    columns = ["training + test rows", "features", "classes", "mean candidates", "clean, %"]
-    notes = [
-        "Candidates and clean rate of the training rows, mean over trials. The paper's, beside "
-        "ours, on Lost, BirdSong and MSRCv2 are those of fold 0 of "
-        "KFold(5, shuffle=True, random_state=0), not of its 90/10 splits."
-    ]
-    return Table("characteristics", "Data sets", columns, rows, notes)
+    """What the data sets are like, as far as lines say."""
+    lines = [line for found in results.cells.values() for line in found]
+    lines = [line for line in lines if not controlled_parts(line["dataset"])]
+    rows = {d: {"training + test rows": "data absent"} for d in (*IMAGES, *REAL)}
+    rows = {d: row for d, row in rows.items() if d in results.absent}
+    for dataset in dict.fromkeys(line["dataset"] for line in lines):
+        trials = pd.DataFrame([line for line in lines if line["dataset"] == dataset])
+        first, mean = trials.iloc[0], trials.drop_duplicates("seed").mean(numeric_only=True)
+        rows[dataset] = {
+            "training + test rows": f"{first.n_train} + {first.n_test}",
+            "features": f"{first.n_features}",
+            "classes": f"{first.n_classes}",
+            "mean candidates": f"{mean.mean_candidates:.4f}",
+            "clean, %": f"{100 * mean.clean_rate:.2f}",
+        }
+    for dataset, row in rows.items():
+        *_, candidates, clean = paper.CHARACTERISTICS.get(dataset.removesuffix(":fold0"), ("", ""))
+        row |= {"paper's candidates": str(candidates), "paper's clean, %": str(clean)}
+    rows = {set_name(d) + ", fold 0" * d.endswith(":fold0"): row for d, row in rows.items()}
+    note = (
+        "Candidates and clean rate of the training rows, mean over trials. The paper's figures for "
+        "Lost, BirdSong and MSRCv2 are those of fold 0 of KFold(5, shuffle=True, random_state=0), "
+        "not of 90/10 splits."
+    )
+    frame = pd.DataFrame.from_dict(rows, orient="index", dtype=str).fillna("")
+    return Table("characteristics", "Data sets", frame, [note])
 
 
 def all_tables(results: Results) -> list[Table]:
@@ -314,49 +231,51 @@ def all_tables(results: Results) -> list[Table]:
     tables += [real_table(results, "real", recipe) for recipe in RECIPES]
     if results.have(1, "fresh"):
         tables += [real_table(results, "fresh", "ours"), differences_table(results)]
-    shown = [*IMAGES] if set(results.have(2, "images")) & set(IMAGES) else []
-    for dataset in [*shown, *(d for d in results.have(2, "images") if d not in IMAGES)]:
-        for recipe in RECIPES:
-            if results.have(1, "images", recipe):
-                tables.append(image_table(results, dataset, recipe))
-    if results.have(1, "ablation"):
-        tables.append(ablation_table(results))
-    if results.have(1, "parts"):
-        tables.append(parts_table(results))
-    tables += [sweep_table(results, g) for g in ("temperature", "lambda") if results.have(1, g)]
-    if results.have(1, "rivals-calibrated"):
-        tables.append(calibrated_table(results))
-    tables += ranking_tables(results, methods_of)
-    for group in ("fresh", "real"):
-        for dataset in results.have(2, group):
-            tables.append(measures_table(results, group, "ours", dataset))
-    return tables
+    group, about = "as-published", ", as published"
+    tables += [published_table(results), ablation_table(results, group, f"{group}-ablation", about)]
+    tables += [sweep_table(results, p, group, f"{group}-{p}", about) for p in SWEEPS]
+    images = results.columns("images", IMAGES)
+    tables += [image_table(results, d, r) for d in images for r in RECIPES]
+    tables += [ablation_table(results), parts_table(results)]
+    tables += [sweep_table(results, group, group, group) for group in SWEEPS]
+    tables += [calibrated_table(results), paper_table()]
+    for cases in gather(results):
+        if cases.name == "controlled":
+            tables += [controlled_table(cases, balance) for balance in BALANCES]
+        tables.append(ranking_table(results, cases))
+    groups = [group for group in ("fresh", "real") if results.have(1, group)]
+    tables += [real_table(results, group, "ours", m) for group in groups for m in MEASURES]
+    return [table for table in tables if table.frame.size]
+
+
+def value_of(results, path: str) -> str:
+    """Return the mean ± sd in % of a cell such as ``fresh/ours/lost/cleanse``, or of a measure."""
+    values = results.values(*path.split("/"))
+    return mean_sd(values) if len(values) else "not run"
 
 
 def main(arguments=None) -> int:
     """Do what the command line asks for; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument(
-        "--results", type=Path, default=HERE / "results", help="folder of the lines"
-    )
-    parser.add_argument("--output", type=Path, help="where to write (default: report in it)")
-    parser.add_argument(
-        "--update",
-        type=Path,
-        nargs="+",
-        help="renew the tables and values inside these texts, and write nothing else",
-    )
+    add = parser.add_argument
+    add("--results", type=Path, nargs="+", help="folders of lines (default: results, results-own)")
+    add("--output", type=Path, help="where to write (default: report in the first of them)")
+    add("--update", type=Path, nargs="+", help="renew tables in these texts; write nothing else")
     options = parser.parse_args(arguments)
-    results = Results.read(options.results)
+    folders = options.results or [HERE / "results", HERE / "results-own"]
+    if options.update:  # the texts of this checkout show its tracked lines
+        folders = options.results or folders[:1]
+    results = Results.read(folders)
     tables = all_tables(results)
     if options.update:
         for path in options.update:
-            path.write_text(renew_text(path.read_text(), tables, results))
+            text = renew_text(path.read_text(), tables, lambda p: value_of(results, p))
+            path.write_text(text)
         return 0
-    output = options.output or options.results / "report"
-    write_tables(tables, output)
-    from report import write_report
+    from report import write_report  # not before: it needs matplotlib
 
+    output = options.output or folders[0] / "report"
+    write_tables(tables, output)
     path = write_report(results, tables, output)
     print(f"{len(results.cells)} cells, {len(tables)} tables: {path}")
     return 0
