@@ -18,7 +18,7 @@ _CLEANSE = "sklearn_cleanse.CleanSEClassifier"
 
 DEEP_RIVALS = ("cc", "rc", "proden", "lws", "cavl", "scarce")
 RIVALS = (*DEEP_RIVALS, "pl-cgr", "dpcls")
-CALIBRATED = ("cc", "rc", "lws", "cavl")
+CALIBRATED = ("cc", "rc", "proden", "lws", "cavl")
 
 #: The methods: estimator, arguments (or the package's settings that hold them), name in tables.
 #: Whatever is not named is the estimator's default.
@@ -273,7 +273,7 @@ _BOTH = ("cleanse", "cleanse-paper")
 _PUBLISHED = ("cleanse-paper", "cleanse-reconstruction", "cleanse-paper-net")
 _PAIRS = tuple(name for loss in CALIBRATED for name in (loss, f"{loss}+cleanse"))
 
-_OWN = (*RIVALS, "cc+cleanse", "cleanse-kernel", "cleanse")
+_OWN = (*RIVALS, "proden+cleanse", "cleanse-kernel", "cleanse")
 
 #: The groups: what they are about, how they make cells of a method, and the methods they have.
 GROUPS = {
@@ -284,7 +284,7 @@ GROUPS = {
     "temperature": ("T from 1 to 5", _temperature, _BOTH),
     "lambda": ("λ from 1e-5 to 1", _lambda, _BOTH),
     "images": ("image sets, uniform candidates, by batch size", _images, (*DEEP_RIVALS, *_BOTH)),
-    "rivals-calibrated": ("CleanSE on top of cc, rc, lws and cavl", _ours, _PAIRS),
+    "rivals-calibrated": ("CleanSE on top of cc, rc, proden, lws and cavl", _ours, _PAIRS),
     "controlled": ("ordinary data, six kinds of candidates, balanced and imbalanced", _ours, _OWN),
     "as-published": ("the paper's split and network", _as_published, (*RIVALS, *_PUBLISHED)),
 }

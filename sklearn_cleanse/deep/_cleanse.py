@@ -63,7 +63,7 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     Parameters
     ----------
-    loss : str, Loss or callable, default="proden"
+    loss : str, Loss or callable, default="cc"
         The base loss to calibrate: "average", "cc", "rc", "proden", "lws", "cavl" or "scarce", or
         one of your own (see `sklearn_cleanse.losses.Loss`).
     temperature : float, default=3.0
@@ -219,7 +219,7 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     def __init__(
         self,
-        loss="proden",
+        loss="cc",
         *,
         temperature=3.0,
         count_weight=1e-3,
