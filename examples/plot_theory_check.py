@@ -152,6 +152,6 @@ print(f"all other rows, before training: {by_all:.1%}")
 # Neighbours know more than a network that has just begun, and the learnt space makes them better
 # still. All other rows, asked before training, already know about as much as neighbours do at its
 # end. On data where the network alone is already better than its neighbours, votes have less to
-# give, and may do harm: compare the two lines before you raise ``temperature``.
+# give, and may do harm: compare their lines before you raise ``temperature``.
 
 plt.show()
