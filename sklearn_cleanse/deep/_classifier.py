@@ -98,8 +98,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     history_ : list of dict
         One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
         training rows whose prediction was a candidate as they were trained on, that is with
-        dropout) and "seconds"; with votes "clean_voter_share" (share of partial rows that have
-        a clean neighbour).
+        dropout) and "seconds"; with neighbours' votes "clean_voter_share" (share of partial rows
+        that have a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
     interrupted_ : bool
@@ -251,7 +251,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
 
-        Neighbours are sought among these rows. The learning rate is a tenth of ``lr`` under the
+        Votes are those of these rows alone. The learning rate is a tenth of ``lr`` under the
         "onecycle" schedule, which has no end to head for here. The features keep the scaling of
         the first call.
 

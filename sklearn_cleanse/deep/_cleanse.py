@@ -56,10 +56,11 @@ PAPER_SETTINGS = {
 class CleanSEClassifier(PartialLabelClassifier):
     """Neural network for candidate labels, calibrated by clean samples.
 
-    Two ideas of [1]_ are added to a base loss. *Votes*: each sample's nearest neighbours, above
-    all the clean ones (a single candidate), tell which of its candidates to believe. *Counts*: a
-    label occurs at least as often as it is a clean sample's and at most as often as it is a
-    candidate, and the probability that the predictions respect this is maximised.
+    Two ideas of [1]_ are added to a base loss. *Votes*: the other samples, above all the clean ones
+    (a single candidate), tell which of a sample's candidates to believe. *Counts*: how often labels
+    are candidates, and together, weighs the votes; and a label occurs at least as often as it is a
+    clean sample's and at most as often as it is a candidate, so that the probability that the
+    predictions respect this is maximised.
 
     Parameters
     ----------
@@ -164,8 +165,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     history_ : list of dict
         One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
         training rows whose prediction was a candidate as they were trained on, that is with
-        dropout) and "seconds"; with votes "clean_voter_share" (share of partial rows that have
-        a clean neighbour).
+        dropout) and "seconds"; with neighbours' votes "clean_voter_share" (share of partial rows
+        that have a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
     interrupted_ : bool
@@ -366,8 +367,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         check_is_fitted(self, "net_")
         if self._kernel is None and self._voters is None:
             raise ValueError(
-                f"nobody has voted in this training (temperature={self.temperature}); fit with "
-                "temperature above 1 to have votes explained"
+                f"no votes are kept (temperature={self.temperature}): at temperature 1 there are "
+                "none, and partial_fit does not keep those on its part of the rows; use fit, with "
+                "temperature above 1"
             )
         X = self._check_X(X, reset=False)
         candidates = None
