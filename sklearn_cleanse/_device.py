@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,10 +18,21 @@ def as_tensor(X: np.ndarray, device) -> Tensor:
         X = X.astype(np.float32)
     if any(stride < 0 for stride in X.strides) or not X.dtype.isnative:
         X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        # torch warns about read-only arrays, such as a mapped file; we never write.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(X).to(device)
+    return torch.from_numpy(X if X.flags.writeable else np.asarray(_Writable(X))).to(device)
+
+
+class _Writable:
+    """A read-only array, such as a mapped file, that says it may be written to.
+
+    Torch warns of the others. We never write, and to silence a warning is no matter of one thread.
+    """
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+        self.__array_interface__ = {
+            **X.__array_interface__,
+            "data": (X.__array_interface__["data"][0], False),
+        }
 
 
 def choose_device(device: str) -> str:

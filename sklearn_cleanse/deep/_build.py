@@ -21,7 +21,7 @@ _SCALING_ROWS = 1000
 _STATISTICS_ROWS = 20_000
 
 
-def build_net(estimator, X, candidates, device, shuffled):
+def build_net(estimator, X, candidates, device, shuffled, own_random):
     """Build the network and a scaling fitted to the training rows.
 
     Parameters
@@ -34,6 +34,8 @@ def build_net(estimator, X, candidates, device, shuffled):
     device : str
     shuffled : ndarray of shape (n_rows,), dtype int
         The training rows, in random order.
+    own_random : OwnRandom
+        Draws the initial weights.
 
     Returns
     -------
@@ -47,7 +49,9 @@ def build_net(estimator, X, candidates, device, shuffled):
         some = shuffled[:_SCALING_ROWS]
         kind = choose_scaling(X[some], candidates[some])
     scaling = _fit_scalings(estimator, X[shuffled[:_STATISTICS_ROWS]], kind)
-    network = ScaledNetwork(scaling, _build_module(estimator, X, candidates.shape[1]))
+    with own_random:
+        module = _build_module(estimator, X, candidates.shape[1])
+    network = ScaledNetwork(scaling, module)
     if torch.device(device).type == "mps":  # it has no double precision
         network = network.float()
     net = CleanSENet(

@@ -24,6 +24,7 @@ from ..scaling import SCALINGS
 from . import _net
 from ._build import build_net
 from ._modules import MODULES
+from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
 
 __all__ = ["PartialLabelClassifier"]
@@ -329,33 +330,34 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
-        with _own_generator(random.randint(2**31 - 1), device):
-            # From an order that does not depend on how the rows came.
-            shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
-            votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
-            start = None
-            if reset:
-                net, scaling = build_net(self, X, candidates, device, used[shuffle])
-            else:
-                net, scaling = copy.deepcopy(self.net_), self.scaling_
-                if loss.confidences is not None:  # what it has learnt beats even odds
-                    start = net.confidences(X, candidates, loss.confidences)[used].data
-            rows = TrainingRows(
-                X,
-                own_candidates,
-                weight,
-                device,
-                rank[used],
-                net.module_.scaling,
-                used=None if is_all else used,
-                confidences=start,
-                votes=votes,
-            )
-            # A call that goes on shuffles differently from the one before, whatever the seed.
-            rng = np.random.RandomState(random.randint(2**30) + len(net.history))
-            training = self._plan(loss, loss_params, own_candidates, device, epochs)
-            callbacks += copy.deepcopy(self.callbacks or [])
-            interrupted, voters = net.train(rows, training, callbacks, rng)
+        # A call that goes on draws differently from the one before, whatever the seed.
+        n_before = 0 if reset else len(self.net_.history)
+        own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
+        # From an order that does not depend on how the rows came.
+        shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
+        votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
+        start = None
+        if reset:
+            net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
+        else:
+            net, scaling = copy.deepcopy(self.net_), self.scaling_
+            if loss.confidences is not None:  # what it has learnt beats even odds
+                start = net.confidences(X, candidates, loss.confidences)[used].data
+        rows = TrainingRows(
+            X,
+            own_candidates,
+            weight,
+            device,
+            rank[used],
+            net.module_.scaling,
+            used=None if is_all else used,
+            confidences=start,
+            votes=votes,
+        )
+        rng = np.random.RandomState(random.randint(2**30) + n_before)
+        training = self._plan(loss, loss_params, own_candidates, device, epochs)
+        callbacks += copy.deepcopy(self.callbacks or [])
+        interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
         self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
@@ -520,24 +522,3 @@ _INTERNAL = ("batches", "train_batch_count", "loss_best")
 
 #: Whole-number weights repeat rows unless that makes the data so many times larger.
 _MOST_REPEATS = 10
-
-
-@contextmanager
-def _own_generator(seed: int, device: str):
-    """Seed torch for a while; the caller's generators are as before afterwards."""
-    kind = torch.device(device).type
-    cuda = [torch.device(device)] if kind == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(cuda[0]):
-                torch.cuda.manual_seed(seed)
-        if kind != "mps":
-            yield
-            return
-        state = torch.mps.get_rng_state()
-        try:
-            torch.mps.manual_seed(seed)
-            yield
-        finally:
-            torch.mps.set_rng_state(state)

@@ -57,7 +57,7 @@ class MLP(nn.Module):
         self.body = nn.ModuleList(_Hidden(n_members, *pair) for pair in itertools.pairwise(widths))
         self.head = _Linears(n_members, widths[-1], n_classes)
         self.values_per_row = n_members * sum(hidden_layer_sizes)
-        self.spare = None
+        self.draw_from(None)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         # Inside, tensors are (members, units, rows): no layer then has to move anything about.
@@ -76,6 +76,16 @@ class MLP(nn.Module):
             return logits[0].T, H[0].T
         return logits.permute(2, 0, 1), H.permute(2, 0, 1)
 
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Choose where dropout draws from.
+
+        Parameters
+        ----------
+        generator : torch.Generator or None
+            A generator on the network's device; None for torch's global one.
+        """
+        self._generator, self._spare = generator, None
+
     def train(self, mode=True):
         """Switch to training, or to prediction; what is drawn for dropout is forgotten.
 
@@ -88,14 +98,19 @@ class MLP(nn.Module):
         -------
         self : MLP
         """
-        self.spare = None
+        self._spare = None
         return super().train(mode)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_generator": None, "_spare": None}  # of one training only
 
     def _draw(self, size: int, like: Tensor) -> Tensor:
         """Take the factors of dropout for one step; they are drawn for some steps at a time."""
-        if self.spare is None or len(self.spare) < size or self.spare.device != like.device:
-            self.spare = dropout_factors(size * max(1, _DRAWN_AT_ONCE // size), self.dropout, like)
-        factors, self.spare = self.spare[:size], self.spare[size:]
+        spare = self._spare
+        if spare is None or len(spare) < size or spare.device != like.device:
+            n_drawn = size * max(1, _DRAWN_AT_ONCE // size)
+            spare = dropout_factors(n_drawn, self.dropout, like, self._generator)
+        factors, self._spare = spare[:size], spare[size:]
         return factors
 
 
@@ -104,7 +119,9 @@ class MLP(nn.Module):
 _DRAWN_AT_ONCE = 2**18
 
 
-def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
+def dropout_factors(
+    size: int, p: float, like: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
     """Draw the factors of dropout: zero with probability p, and of mean one.
 
     On a CPU they are drawn a byte each, with p rounded to a 256th: drawing floats takes longer than
@@ -118,6 +135,8 @@ def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
         Share of zeros.
     like : Tensor
         Has the device and the dtype wanted.
+    generator : torch.Generator, default=None
+        Where to draw from, on the same device; by default torch's global generator.
 
     Returns
     -------
@@ -132,9 +151,10 @@ def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
     tensor([0., 2.])
     """
     if like.device.type != "cpu":
-        return F.dropout(like.new_ones(size), p)
+        return like.new_empty(size).bernoulli_(1 - p, generator=generator).div_(1 - p)
     dropped = min(max(round(256 * p), 1), 255)
-    words = torch.empty(-(-size // 8), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-size // 8), dtype=torch.int64)
+    words.random_(-(2**63), None, generator=generator)
     # numpy compares and converts bytes several times as fast as torch does
     kept = words.numpy().view(np.uint8)[:size] >= dropped
     return torch.from_numpy(kept * np.float32(256 / (256 - dropped))).to(like.dtype)
