@@ -181,10 +181,11 @@ class Calibration:
             Zero outside the candidates; rows sum to one where confidences are given.
         """
         T = self.temperature if temperature is None else temperature
+        if self.vote == "kernel":  # K / T: losses of epochs compare, though T fades
+            base = candidates if confidences is None else confidences
+            return (base + (T - 1) * votes) / T
         if confidences is None:
             return candidates + (T - 1) * votes
-        if self.vote == "kernel":  # both sum to one, row by row
-            return (confidences + (T - 1) * votes) / T
         if self.vote == "hard":
             weights = confidences * (1 + (T - 1) * votes)
         else:

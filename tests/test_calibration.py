@@ -20,6 +20,7 @@ from sklearn_cleanse.losses import candidate_confidences
 from sklearn_cleanse.votes import candidate_shares, hard_votes, soft_votes
 
 VOTES = pytest.mark.parametrize("vote", ["soft", "hard"])
+EVERY_VOTE = pytest.mark.parametrize("vote", ["kernel", "soft", "hard"])
 KEEPS = pytest.mark.parametrize("keeps", [True, False])
 
 
@@ -45,10 +46,11 @@ class World:
             self.rank,
             scaling=torch.Tensor.float,
             confidences=self.C[self.S],
+            votes=np.roll(self.C, 1, axis=0)[self.S],
         )
 
     def calibrator(self, keeps=True, seed=0, **params):
-        params = {"vote": "soft", "vote_start": 0.0, "n_neighbors": 5, **params}
+        params = {"vote": "soft", "vote_end": None, "n_neighbors": 5, **params}
         return Calibrator(
             Calibration(**params),
             self.rows(),
@@ -101,15 +103,14 @@ def test_k_is_equation_4(opinions):
         assert K[i, j] == expected
 
 
-@VOTES
+@EVERY_VOTE
 @KEEPS
 def test_temperature_one_is_no_calibration(vote, keeps, opinions):
     candidates, confidences, votes = opinions
-    off = Calibration(temperature=1.0, vote=vote, vote_start=0.0)
+    off = Calibration(temperature=1.0, vote=vote)
     weights = off.weigh(confidences if keeps else None, candidates, votes)
     torch.testing.assert_close(weights, confidences if keeps else candidates.double())
-    assert not off.votes_after(0.0)
-    assert not off.votes_after(1.0)
+    assert off.temperature_after(0.0) == off.temperature_after(1.0) == 1
 
 
 def test_a_hard_vote_multiplies_confidences_and_a_soft_one_averages():
@@ -147,8 +148,26 @@ def test_a_clean_rows_vote_is_its_only_candidate_whoever_its_neighbours_are(vote
 
 
 def test_votes_begin_after_their_share_of_the_epochs():
-    late = Calibration(temperature=3.0, vote="soft", vote_start=0.3)
-    assert [late.votes_after(done) for done in (0.0, 0.29, 0.3, 1.0)] == [False, False, True, True]
+    late = Calibration(temperature=3.0, vote_start=0.3, vote_end=None)
+    assert [late.temperature_after(done) for done in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 3, 3]
+
+
+def test_votes_fade_in_a_straight_line():
+    fading = Calibration(temperature=3.0, vote_end=0.5)
+    found = [fading.temperature_after(done) for done in (0.0, 0.25, 0.5, 1.0)]
+    assert found == [3.0, 2.0, 1.0, 1.0]
+
+
+def test_kernel_votes_and_confidences_are_averaged_as_tables_and_flat(opinions):
+    candidates, confidences, votes = opinions
+    method = Calibration(temperature=3.0, vote="kernel")
+    table = method.weigh(confidences, candidates, votes)
+    torch.testing.assert_close(table, (confidences + 2 * votes) / 3)
+    torch.testing.assert_close(table.sum(dim=1), torch.ones(6, dtype=torch.float64))
+    flat = method.weigh(confidences[candidates], torch.ones(1), votes[candidates])
+    torch.testing.assert_close(flat, table[candidates])
+    without = method.weigh(None, candidates, votes)
+    torch.testing.assert_close(without, (candidates + 2 * votes) / 3)
 
 
 @pytest.mark.parametrize("name", COUNT_LOSSES)
@@ -234,9 +253,23 @@ def test_a_batch_of_all_rows_votes_as_the_data_set_does(vote, keeps, world):
     before = calibrator.epoch_weights(0.5)
     assert torch.equal(before, calibrator.rows.confidences if keeps else torch.ones_like(before))
     weights, own = torch.from_numpy(world.table(before)), torch.from_numpy(world.S)
-    by_batch = calibrator.batch_weights(world.D, own, weights)
+    by_batch = calibrator.batch_weights(world.D, own, weights, 0.5)
     assert (by_batch[~own] == 0).all()
     np.testing.assert_allclose(by_batch, by_epoch, rtol=1e-5, atol=1e-6)
+
+
+@KEEPS
+def test_kernel_votes_are_weighed_as_they_were_cast_before_training(keeps, world):
+    calibrator = world.calibrator(keeps, vote="kernel", temperature=4.0, vote_end=1.0)
+    calibrator._directions_of = None  # nobody is sought: to ask would fail
+    assert calibrator.pool is None
+    assert calibrator.voters() is None
+    rows = calibrator.rows
+    for done, T in ((0.0, 4.0), (0.5, 2.5)):
+        base = rows.confidences if keeps else torch.ones_like(rows.votes)
+        expected = (base + (T - 1) * rows.votes) / T
+        torch.testing.assert_close(calibrator.epoch_weights(done), expected)
+    assert torch.equal(calibrator.epoch_weights(1.0), base)
 
 
 @KEEPS

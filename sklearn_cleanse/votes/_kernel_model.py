@@ -149,11 +149,12 @@ class KernelModel:
         """
         similarity = self.similarity(X)
         scores = similarity @ self.coef + self.intercept
-        nearest, own = similarity.max(dim=1)
-        if self._left_out is None:
-            return scores, torch.where(nearest > 1 - 1e-9, own, -1)
-        same = (nearest > 1 - 1e-9) & (self._sets[own] == candidates).all(dim=1)
-        scores = torch.where(same[:, None], self._left_out[own], scores)
+        own = similarity.argmax(dim=1)
+        equal = (np.asarray(X) == self.X[own.numpy()]).reshape(len(X), -1).all(axis=1)
+        same = torch.from_numpy(equal)
+        if self._left_out is not None:
+            same &= (self._sets[own] == candidates).all(dim=1)
+            scores = torch.where(same[:, None], self._left_out[own], scores)
         return scores, torch.where(same, own, -1)
 
     def vote_on(self, scores: Tensor, candidates: Tensor) -> Tensor:
