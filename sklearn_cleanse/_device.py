@@ -35,6 +35,36 @@ class _Writable:
         }
 
 
+def check_magnitude(X: np.ndarray, largest: float, fitting: bool) -> np.ndarray:
+    """Return features unless they are too large, or too small to be scaled, in their precision.
+
+    ``largest`` is that of double precision; in single precision it is 1e37 at most. What is too
+    small is refused when ``fitting``; a constant feature is not.
+    """
+    if X.dtype.kind != "f" or not len(X):
+        return X
+    single = X.dtype == np.float32
+    largest = min(largest, 1e37) if single else largest
+    axes = (0, *range(2, X.ndim))  # channels of images are scaled as a whole
+    low, high = X.min(axis=axes), X.max(axis=axes)
+    if max(high.max(), -low.min()) > largest:
+        row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
+        raise ValueError(
+            f"row {row} of X has a value beyond ±{largest:.0e}, which is too large to be computed "
+            "with; divide that feature by a large number, or drop the row"
+        )
+    spread, smallest = high.astype(np.float64) - low, 1e-34 if single else 1e-150
+    is_small = (spread > 0) & (spread < smallest)
+    if fitting and is_small.any():
+        feature = np.argmax(is_small)
+        raise ValueError(
+            f"feature {feature} of X varies by {spread[feature]:.3g} only, which is too little to "
+            f"be computed with in {'single' if single else 'double'} precision (at least "
+            f"{smallest:.0e}); multiply that feature by a large number, or drop it"
+        )
+    return X
+
+
 def choose_device(device: str) -> str:
     """Return the device to use: for "auto" the best there is, CUDA, then MPS, then CPU."""
     if device != "auto":

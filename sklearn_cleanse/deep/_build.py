@@ -87,9 +87,23 @@ def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
     elif X.ndim != 4 and module == "resnet34":
         raise ValueError(
             f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
-            f"but X has shape {X.shape}; reshape X, or use module='mlp'"
+            f"but X has shape {X.shape}; "
+            + ("add the channels' axis by X[:, None]" if X.ndim == 3 else "reshape X")
+            + ", or use module='mlp'"
         )
-    return MODULES.get(module, module)(n_inputs, n_classes, **params)
+    try:
+        built = MODULES.get(module, module)(n_inputs, n_classes, **params)
+    except TypeError as error:
+        raise TypeError(
+            f"module={module!r} cannot be called with {n_inputs} (features or channels), "
+            f"{n_classes} (classes) and module_params={params}: {error}"
+        ) from error
+    if not isinstance(built, nn.Module) or not any(p.requires_grad for p in built.parameters()):
+        raise ValueError(
+            f"module={module!r} gives {type(built).__name__} without parameters to train; pass a "
+            "subclass of torch.nn.Module that has some"
+        )
+    return built
 
 
 def _fit_scalings(estimator, X: np.ndarray, kind) -> nn.Module:

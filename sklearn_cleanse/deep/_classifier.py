@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._device import choose_device
+from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
@@ -318,6 +318,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
+        _net.check_callbacks(self.callbacks)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
         rank = content_rank(X, candidates)
@@ -406,12 +407,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
             X = X.astype(np.float32)
-        if X.dtype == np.float64 and len(X) and max(X.max(), -X.min()) > _LARGEST:
-            row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
-            raise ValueError(
-                f"row {row} of X has a value beyond ±{_LARGEST:.0e}, which is too large for single "
-                "precision; divide that feature by a large number, or drop the row"
-            )
+        X = check_magnitude(X, _LARGEST, fitting=reset)
         if reset:
             self._sample_shape = X.shape[1:]
         elif X.shape[1:] != self._sample_shape:
@@ -426,6 +422,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if sample_weight is None:
             return np.arange(len(X)), None
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        for row in np.flatnonzero((weight > _LARGEST) | ((weight > 0) & (weight < 1 / _LARGEST))):
+            raise ValueError(
+                f"sample_weight is {weight[row]:.3g} in row {row}; it must be 0, or lie between "
+                f"{1 / _LARGEST:.0e} and {_LARGEST:.0e}. Only ratios count: multiply all weights "
+                "by one number, and set to 0 what is then still too small"
+            )
         if (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X):
             return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
         return np.flatnonzero(weight), weight
@@ -515,7 +517,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return self.net_.most_likely(X)
 
 
-#: Scaled features must fit into single precision, with room for squares.
+#: Features and weights must fit into single precision, with room for squares.
 _LARGEST = 1e18
 
 _INTERNAL = ("batches", "train_batch_count", "loss_best")

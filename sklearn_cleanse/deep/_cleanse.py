@@ -203,8 +203,8 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     _parameter_constraints: ClassVar[dict] = {
         **PartialLabelClassifier._parameter_constraints,
-        "temperature": [Interval(Real, 1, None, closed="left")],
-        "count_weight": [Interval(Real, 0, None, closed="left")],
+        "temperature": [Interval(Real, 1, 1e18, closed="both")],
+        "count_weight": [Interval(Real, 0, 1e18, closed="both")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "neighbors_from": [StrOptions({"dataset", "batch"})],
         "neighbor_space": [StrOptions({"representation", "input"})],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -259,9 +260,55 @@ MODULES = {"mlp": MLP, "resnet34": ResNet34}
 
 def split_output(output) -> tuple[Tensor, Tensor]:
     """Take a module's output apart; logits stand in for a representation it does not give."""
-    if isinstance(output, tuple):
+    if isinstance(output, Tensor):
+        return output, output
+    if isinstance(output, tuple) and len(output) == 2:
         return output
-    return output, output
+    form = f"{len(output)} outputs" if isinstance(output, tuple) else type(output).__name__
+    raise ValueError(
+        f"the module returned {form}; it must return logits, or a tuple of logits and a "
+        "representation"
+    )
+
+
+def check_output(network: Callable, X: Tensor, n_classes: int) -> None:
+    """Refuse a network that cannot be trained on such rows, by what it says of them.
+
+    Parameters
+    ----------
+    network : callable
+        From scaled inputs to logits, or to logits and a representation.
+    X : Tensor of shape (n_rows, ...)
+        Some scaled inputs.
+    n_classes : int
+        Number of columns that logits must have.
+    """
+    try:
+        output = network(X)
+    except Exception as error:
+        hint = "; images need a channel axis, as in X[:, None]" if X.dim() == 3 else ""
+        raise ValueError(
+            f"the module failed on inputs of shape {tuple(X.shape)}, which X gives it: "
+            f"{type(error).__name__}: {error}{hint}"
+        ) from error
+    logits, representation = split_output(output)
+    shape = tuple(logits.shape)
+    if logits.dim() not in (2, 3) or (shape[0], shape[-1]) != (len(X), n_classes):
+        raise ValueError(
+            f"the module returned logits of shape {shape} for {len(X)} rows and {n_classes} "
+            f"classes; it must return ({len(X)}, {n_classes}), or ({len(X)}, n_members, "
+            f"{n_classes}) for an ensemble"
+        )
+    if not (logits.is_floating_point() and logits.requires_grad):
+        raise ValueError(
+            f"the module's logits ({logits.dtype}) pass no gradient to its parameters; return "
+            "floating-point logits without detach, argmax or no_grad"
+        )
+    if representation.dim() < 2 or len(representation) != len(X):
+        raise ValueError(
+            f"the module returned a representation of shape {tuple(representation.shape)} for "
+            f"{len(X)} rows; it must have a row for each"
+        )
 
 
 def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:

@@ -28,7 +28,7 @@ from .._device import as_tensor
 from ..calibration import Calibration, Calibrator, Voters
 from ..losses import Loss, average_members, candidate_confidences
 from ..votes import cosine_directions
-from ._modules import MLP, MODULES, per_member, split_output
+from ._modules import MLP, MODULES, check_output, per_member, split_output
 from ._optimizer import one_cycle
 from ._random import OwnRandom
 from ._training_rows import Batch, TrainingRows, rows_per_block
@@ -171,7 +171,7 @@ class CleanSENet(NeuralNet):
                 rng,
             )
         interrupted = False
-        network, training = self._own_draws(training, own_random, rows.device)
+        network, training = self._own_draws(rows, training, own_random)
         self.notify("on_train_begin", X=rows, y=None)
         try:
             for epoch in range(training.epochs):
@@ -194,16 +194,18 @@ class CleanSENet(NeuralNet):
         self.callbacks = self.callbacks_ = kept
         return Outcome(interrupted, None if calibrator is None else calibrator.voters())
 
-    def _own_draws(self, training: Training, own_random: OwnRandom, device: torch.device):
+    def _own_draws(self, rows: TrainingRows, training: Training, own_random: OwnRandom):
         """Let network and loss draw from generators of this training; return both.
 
         Those of this package are left as they are: they draw nothing, or from what they are given.
         """
         network, loss = self.module_.network, training.loss
         if type(network) is MLP:
-            network.draw_from(own_random.generator(device))
+            network.draw_from(own_random.generator(rows.device))
         elif type(network) not in MODULES.values():
             network = own_random.wrap(network)
+            self._set_training(False)
+            check_output(network, rows.inputs(torch.arange(min(2, len(rows)))), self.n_classes)
         if getattr(loss.function, "__module__", None) != losses.__name__:
             loss = replace(loss, function=own_random.wrap(loss.function))
         return network, replace(training, loss=loss)
@@ -299,11 +301,20 @@ class CleanSENet(NeuralNet):
 
     def log_proba(self, X: np.ndarray) -> np.ndarray:
         """Return the log-probability of each class, of shape (n_samples, n_classes)."""
-        return self._by_block(X, lambda block: self._log_proba_of(block))
+        found = self._by_block(X, self._log_proba_of)
+        _refuse_failed(np.isfinite(found).all(axis=1))
+        return found
 
     def most_likely(self, X: np.ndarray) -> np.ndarray:
         """Return the column of the most likely class, of shape (n_samples,)."""
-        return self._by_block(X, lambda block: self._log_proba_of(block).argmax(dim=1))
+
+        def choose(block: Tensor) -> Tensor:
+            log_proba = self._log_proba_of(block)
+            return log_proba.argmax(dim=1).where(log_proba.isfinite().all(dim=1), -1)
+
+        found = self._by_block(X, choose)
+        _refuse_failed(found >= 0)
+        return found
 
     def directions(self, X: np.ndarray, space: str) -> np.ndarray:
         """Return where rows lie in the neighbour space, of shape (n_samples, n_dimensions)."""
@@ -367,6 +378,27 @@ def _directions(X: Tensor, representation: Tensor | None, space: str) -> Tensor:
         representation = cosine_directions(representation)
     # single precision, as confidences are, whatever the module computes in
     return cosine_directions(representation.detach().float().flatten(start_dim=1))
+
+
+def _refuse_failed(is_finite: np.ndarray) -> None:
+    if not is_finite.all():
+        raise ValueError(
+            f"the network's output for row {np.argmin(is_finite)} of X is not finite: the row may "
+            "be far outside the range of the training rows (check its units), or the module fails"
+        )
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what skorch cannot call, by its place in the list."""
+    for i, given in enumerate(callbacks or []):
+        named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+        callback = given[1] if named else given
+        kind = callback if isinstance(callback, type) else type(callback)
+        if not issubclass(kind, SkorchCallback) and not (named and callback is None):
+            raise ValueError(
+                f"callbacks[{i}] is {given!r}; it must be a skorch.callbacks.Callback, or a pair "
+                "of a name and one"
+            )
 
 
 def _asked_by_callback(stop: KeyboardInterrupt) -> bool:

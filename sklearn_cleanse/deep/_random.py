@@ -49,23 +49,19 @@ class OwnRandom(TorchDispatchMode):
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
+        own_form = _WITH_GENERATOR.get(func, func)
+        names = [argument.name for argument in own_form._schema.arguments]
+        takes_one = "generator" in names and len(args) <= names.index("generator")
+        if kwargs.get("generator") is not None or not (takes_one or func in _REWRITTEN):
+            return func(*args, **kwargs)
         if _is_checkpointed():
             raise RuntimeError(
                 f"the module draws random numbers ({func}) inside torch.utils.checkpoint, which "
                 "would draw others when it computes gradients; leave out one of the two"
             )
+        draw = _REWRITTEN.get(func, own_form)
         generator = self.generator(_device_of(args, kwargs))
-        if func is _aten.native_dropout.default:
-            return _dropout(generator, *args, **kwargs)
-        if func in _WITH_GENERATOR:
-            return _WITH_GENERATOR[func](*args, **kwargs, generator=generator)
-        if func in _LIKE:
-            empty = torch.empty_like(args[0], **kwargs)
-            return getattr(empty, _LIKE[func])(generator=generator)
-        place = [argument.name for argument in func._schema.arguments]
-        if "generator" in place and len(args) <= place.index("generator"):
-            kwargs = {**kwargs, "generator": kwargs.get("generator") or generator}
-        return func(*args, **kwargs)
+        return draw(*args, **{**kwargs, "generator": generator})
 
     def wrap(self, function):
         """Return a function that draws from these generators."""
@@ -106,12 +102,27 @@ _WITH_GENERATOR = {
     _aten.randint.low: _aten.randint.low_generator,
 }
 
-#: Operations that fill an empty tensor, and what fills it.
-_LIKE = {_aten.rand_like.default: "uniform_", _aten.randn_like.default: "normal_"}
+
+def _rand_like(X: Tensor, generator: torch.Generator, **kwargs) -> Tensor:
+    return torch.empty_like(X, **kwargs).uniform_(generator=generator)
 
 
-def _dropout(generator, X: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+def _randn_like(X: Tensor, generator: torch.Generator, **kwargs) -> Tensor:
+    return torch.empty_like(X, **kwargs).normal_(generator=generator)
+
+
+def _dropout(
+    X: Tensor, p: float, train: bool | None, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     if train is False:
         return X.clone(), torch.ones_like(X, dtype=torch.bool)
     kept = torch.empty_like(X, dtype=torch.bool).bernoulli_(1 - p, generator=generator)
     return X * kept * (1 / (1 - p) if p < 1 else 0.0), kept
+
+
+#: Operations that draw and take no generator at all, and the same with one.
+_REWRITTEN = {
+    _aten.rand_like.default: _rand_like,
+    _aten.randn_like.default: _randn_like,
+    _aten.native_dropout.default: _dropout,
+}
