@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import ClassVar
@@ -342,6 +343,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
         else:
             net, scaling = copy.deepcopy(self.net_), self.scaling_
+            if not net.optimizer_.state:
+                warnings.warn(
+                    "the optimiser's state was dropped by drop_training_state; training goes on "
+                    "from the weights with a fresh optimiser",
+                    stacklevel=4,
+                )
             if loss.confidences is not None:  # what it has learnt beats even odds
                 start = net.confidences(X, candidates, loss.confidences)[used].data
         rows = TrainingRows(
@@ -396,6 +403,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _vote(self, X, candidates, used, shuffle, device):
         """Return the votes of all other rows and their regression, which are none here."""
         return None, None
+
+    def _kernel_share(self):
+        """Return the say of that regression in predictions, which is none here."""
+        return 0.0
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds, which is nothing here."""
@@ -459,7 +470,44 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Confidence in each candidate of the training rows."""
         check_is_fitted(self, "net_")
         proba = self._candidate_proba
+        if proba is None:
+            raise AttributeError(
+                "candidate_proba_ was dropped by drop_training_state; disambiguate(X, y, "
+                "return_proba=True) computes it again"
+            )
         return proba if self._sparse_candidates else proba.toarray()
+
+    def drop_training_state(self):
+        """Forget what predictions do not need, for a model that is to be saved or sent.
+
+        These are two moments of each weight, which the optimiser goes on from, and what is known
+        of the training rows: ``candidate_proba_`` and neighbours' votes for `explain`. A pickle is
+        then about as large as the parameters. Training can still go on (by ``warm_start`` or
+        `partial_fit`) from the weights, with a fresh optimiser and a warning.
+
+        Returns
+        -------
+        self : object
+            The estimator, whose predictions are the same to the last bit.
+
+        Examples
+        --------
+        >>> import pickle
+        >>> from sklearn_cleanse import PartialLabelClassifier
+        >>> X, y = [[0.0], [0.1], [0.9], [1.0]], [{0}, {0, 1}, {0, 1}, {1}]
+        >>> clf = PartialLabelClassifier(random_state=0).fit(X, y)
+        >>> full = len(pickle.dumps(clf))
+        >>> len(pickle.dumps(clf.drop_training_state())) < 0.4 * full
+        True
+        >>> clf.predict(X)
+        array([0, 0, 1, 1])
+        """
+        check_is_fitted(self, "net_")
+        self.net_.optimizer_.state.clear()
+        self._candidate_proba = self._voters = None
+        if not self._kernel_share():
+            self._kernel = None
+        return self
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.

@@ -364,6 +364,10 @@ class CleanSEClassifier(PartialLabelClassifier):
             One per sample; print it for a small table.
         """
         check_is_fitted(self, "net_")
+        if self._kernel is None and self._candidate_proba is None:
+            raise ValueError(
+                "the voters were dropped by drop_training_state; explain before that, or fit again"
+            )
         if self._kernel is None and self._voters is None:
             raise ValueError(
                 f"nobody has voted in this training (temperature={self.temperature}); fit with "
