@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,10 +18,51 @@ def as_tensor(X: np.ndarray, device) -> Tensor:
         X = X.astype(np.float32)
     if any(stride < 0 for stride in X.strides) or not X.dtype.isnative:
         X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
-    with warnings.catch_warnings():
-        # torch warns about read-only arrays, such as a mapped file; we never write.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(X).to(device)
+    return torch.from_numpy(X if X.flags.writeable else np.asarray(_Writable(X))).to(device)
+
+
+class _Writable:
+    """A read-only array, such as a mapped file, that says it may be written to.
+
+    Torch warns of the others. We never write, and to silence a warning is no matter of one thread.
+    """
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+        self.__array_interface__ = {
+            **X.__array_interface__,
+            "data": (X.__array_interface__["data"][0], False),
+        }
+
+
+def check_magnitude(X: np.ndarray, largest: float, fitting: bool) -> np.ndarray:
+    """Return features unless they are too large, or too small to be scaled, in their precision.
+
+    ``largest`` is that of double precision; in single precision it is 1e37 at most. What is too
+    small is refused when ``fitting``; a constant feature is not.
+    """
+    if X.dtype.kind != "f" or not len(X):
+        return X
+    single = X.dtype == np.float32
+    largest = min(largest, 1e37) if single else largest
+    axes = (0, *range(2, X.ndim))  # channels of images are scaled as a whole
+    low, high = X.min(axis=axes), X.max(axis=axes)
+    if max(high.max(), -low.min()) > largest:
+        row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
+        raise ValueError(
+            f"row {row} of X has a value beyond ±{largest:.0e}, which is too large to be computed "
+            "with; divide that feature by a large number, or drop the row"
+        )
+    spread, smallest = high.astype(np.float64) - low, 1e-34 if single else 1e-150
+    is_small = (spread > 0) & (spread < smallest)
+    if fitting and is_small.any():
+        feature = np.argmax(is_small)
+        raise ValueError(
+            f"feature {feature} of X varies by {spread[feature]:.3g} only, which is too little to "
+            f"be computed with in {'single' if single else 'double'} precision (at least "
+            f"{smallest:.0e}); multiply that feature by a large number, or drop it"
+        )
+    return X
 
 
 def choose_device(device: str) -> str:

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
 from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
@@ -179,3 +180,59 @@ def test_failed_calls_do_not_change_what_comes_after(blobs):
     clf.set_params(callbacks=None).fit(X, S)
     undisturbed = CleanSEClassifier(vote="soft", warm_start=True, **QUICK).fit(X, S).fit(X, S)
     np.testing.assert_array_equal(clf.predict_proba(X), undisturbed.predict_proba(X))
+
+
+# -- the small form ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("clf", "most"),
+    [
+        (PartialLabelClassifier("proden"), 1.15),
+        (PartialLabelClassifier("proden", early_stopping=True), 1.15),
+        (CleanSEClassifier(vote="soft"), 1.15),
+        (CleanSEClassifier(kernel_share=0.0), 1.15),
+        (CleanSEClassifier(), 1.3),  # the kernel predicts as well
+    ],
+)
+def test_a_pickle_without_training_state_is_little_more_than_the_parameters(clf, most, blobs):
+    X, S, _ = blobs
+    clf.set_params(max_epochs=2, random_state=0).fit(X, S)
+    expected = clf.predict_proba(X), clf.predict(X), clf.disambiguate(X, S)
+    n_bytes = 4 * sum(p.numel() for p in clf.net_.module_.parameters())
+    assert len(pickle.dumps(clf)) > 3 * n_bytes
+    assert clf.drop_training_state() is clf
+    assert len(pickle.dumps(clf)) < most * n_bytes
+    for small in (clf, pickle.loads(pickle.dumps(clf))):
+        found = small.predict_proba(X), small.predict(X), small.disambiguate(X, S)
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("go_on", [a_fit, a_partial_fit])
+def test_training_goes_on_without_the_state_that_was_dropped_and_says_so(go_on, blobs):
+    X, S, y = blobs
+    clf = CleanSEClassifier("proden", warm_start=True, **QUICK).fit(X, S)
+    weights = [p.detach().clone() for p in clf.net_.module_.parameters()]
+    for before, after in zip(
+        weights, clf.drop_training_state().net_.module_.parameters(), strict=True
+    ):
+        assert torch.equal(before, after)
+    with pytest.warns(UserWarning, match="goes on from the weights with a fresh optimiser"):
+        go_on(clf, X, S)
+    assert clf.n_iter_ > 6
+    assert clf.candidate_proba_.shape == S.shape
+    assert clf.score(X, y) > 0.9
+
+
+def test_what_was_dropped_is_named_when_asked_for(blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(vote="soft", **QUICK).fit(X, S).drop_training_state()
+    with pytest.raises(AttributeError, match=r"candidate_proba_ was dropped.*disambiguate"):
+        clf.candidate_proba_  # noqa: B018
+    with pytest.raises(ValueError, match=r"voters were dropped.*explain before"):
+        clf.explain(X, S)
+    kernel = CleanSEClassifier(kernel_share=0.5, **QUICK).fit(X, S).drop_training_state()
+    assert len(kernel.explain(X[:3], S[:3])) == 3
+    with pytest.raises(NotFittedError):
+        CleanSEClassifier().drop_training_state()

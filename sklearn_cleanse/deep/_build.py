@@ -21,7 +21,7 @@ _SCALING_ROWS = 1000
 _STATISTICS_ROWS = 20_000
 
 
-def build_net(estimator, X, candidates, device, shuffled):
+def build_net(estimator, X, candidates, device, shuffled, own_random):
     """Build the network and a scaling fitted to the training rows.
 
     Parameters
@@ -34,6 +34,8 @@ def build_net(estimator, X, candidates, device, shuffled):
     device : str
     shuffled : ndarray of shape (n_rows,), dtype int
         The training rows, in random order.
+    own_random : OwnRandom
+        Draws the initial weights.
 
     Returns
     -------
@@ -47,7 +49,9 @@ def build_net(estimator, X, candidates, device, shuffled):
         some = shuffled[:_SCALING_ROWS]
         kind = choose_scaling(X[some], candidates[some])
     scaling = _fit_scalings(estimator, X[shuffled[:_STATISTICS_ROWS]], kind)
-    network = ScaledNetwork(scaling, _build_module(estimator, X, candidates.shape[1]))
+    with own_random:
+        module = _build_module(estimator, X, candidates.shape[1])
+    network = ScaledNetwork(scaling, module)
     if torch.device(device).type == "mps":  # it has no double precision
         network = network.float()
     net = CleanSENet(
@@ -83,9 +87,23 @@ def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
     elif X.ndim != 4 and module == "resnet34":
         raise ValueError(
             f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
-            f"but X has shape {X.shape}; reshape X, or use module='mlp'"
+            f"but X has shape {X.shape}; "
+            + ("add the channels' axis by X[:, None]" if X.ndim == 3 else "reshape X")
+            + ", or use module='mlp'"
         )
-    return MODULES.get(module, module)(n_inputs, n_classes, **params)
+    try:
+        built = MODULES.get(module, module)(n_inputs, n_classes, **params)
+    except TypeError as error:
+        raise TypeError(
+            f"module={module!r} cannot be called with {n_inputs} (features or channels), "
+            f"{n_classes} (classes) and module_params={params}: {error}"
+        ) from error
+    if not isinstance(built, nn.Module) or not any(p.requires_grad for p in built.parameters()):
+        raise ValueError(
+            f"module={module!r} gives {type(built).__name__} without parameters to train; pass a "
+            "subclass of torch.nn.Module that has some"
+        )
+    return built
 
 
 def _fit_scalings(estimator, X: np.ndarray, kind) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import ClassVar
@@ -16,7 +17,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._device import choose_device
+from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
@@ -24,6 +25,7 @@ from ..scaling import SCALINGS
 from . import _net
 from ._build import build_net
 from ._modules import MODULES
+from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
 
 __all__ = ["PartialLabelClassifier"]
@@ -317,6 +319,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
+        _net.check_callbacks(self.callbacks)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
         rank = content_rank(X, candidates)
@@ -329,33 +332,40 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
-        with _own_generator(random.randint(2**31 - 1), device):
-            # From an order that does not depend on how the rows came.
-            shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
-            votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
-            start = None
-            if reset:
-                net, scaling = build_net(self, X, candidates, device, used[shuffle])
-            else:
-                net, scaling = copy.deepcopy(self.net_), self.scaling_
-                if loss.confidences is not None:  # what it has learnt beats even odds
-                    start = net.confidences(X, candidates, loss.confidences)[used].data
-            rows = TrainingRows(
-                X,
-                own_candidates,
-                weight,
-                device,
-                rank[used],
-                net.module_.scaling,
-                used=None if is_all else used,
-                confidences=start,
-                votes=votes,
-            )
-            # A call that goes on shuffles differently from the one before, whatever the seed.
-            rng = np.random.RandomState(random.randint(2**30) + len(net.history))
-            training = self._plan(loss, loss_params, own_candidates, device, epochs)
-            callbacks += copy.deepcopy(self.callbacks or [])
-            interrupted, voters = net.train(rows, training, callbacks, rng)
+        # A call that goes on draws differently from the one before, whatever the seed.
+        n_before = 0 if reset else len(self.net_.history)
+        own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
+        # From an order that does not depend on how the rows came.
+        shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
+        votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
+        start = None
+        if reset:
+            net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
+        else:
+            net, scaling = copy.deepcopy(self.net_), self.scaling_
+            if not net.optimizer_.state:
+                warnings.warn(
+                    "the optimiser's state was dropped by drop_training_state; training goes on "
+                    "from the weights with a fresh optimiser",
+                    stacklevel=4,
+                )
+            if loss.confidences is not None:  # what it has learnt beats even odds
+                start = net.confidences(X, candidates, loss.confidences)[used].data
+        rows = TrainingRows(
+            X,
+            own_candidates,
+            weight,
+            device,
+            rank[used],
+            net.module_.scaling,
+            used=None if is_all else used,
+            confidences=start,
+            votes=votes,
+        )
+        rng = np.random.RandomState(random.randint(2**30) + n_before)
+        training = self._plan(loss, loss_params, own_candidates, device, epochs)
+        callbacks += copy.deepcopy(self.callbacks or [])
+        interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
         self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
@@ -394,6 +404,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return the votes of all other rows and their regression, which are none here."""
         return None, None
 
+    def _kernel_share(self):
+        """Return the say of that regression in predictions, which is none here."""
+        return 0.0
+
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds, which is nothing here."""
         return None
@@ -404,12 +418,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
             X = X.astype(np.float32)
-        if X.dtype == np.float64 and len(X) and max(X.max(), -X.min()) > _LARGEST:
-            row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
-            raise ValueError(
-                f"row {row} of X has a value beyond ±{_LARGEST:.0e}, which is too large for single "
-                "precision; divide that feature by a large number, or drop the row"
-            )
+        X = check_magnitude(X, _LARGEST, fitting=reset)
         if reset:
             self._sample_shape = X.shape[1:]
         elif X.shape[1:] != self._sample_shape:
@@ -424,6 +433,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if sample_weight is None:
             return np.arange(len(X)), None
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        for row in np.flatnonzero((weight > _LARGEST) | ((weight > 0) & (weight < 1 / _LARGEST))):
+            raise ValueError(
+                f"sample_weight is {weight[row]:.3g} in row {row}; it must be 0, or lie between "
+                f"{1 / _LARGEST:.0e} and {_LARGEST:.0e}. Only ratios count: multiply all weights "
+                "by one number, and set to 0 what is then still too small"
+            )
         if (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X):
             return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
         return np.flatnonzero(weight), weight
@@ -455,7 +470,44 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Confidence in each candidate of the training rows."""
         check_is_fitted(self, "net_")
         proba = self._candidate_proba
+        if proba is None:
+            raise AttributeError(
+                "candidate_proba_ was dropped by drop_training_state; disambiguate(X, y, "
+                "return_proba=True) computes it again"
+            )
         return proba if self._sparse_candidates else proba.toarray()
+
+    def drop_training_state(self):
+        """Forget what predictions do not need, for a model that is to be saved or sent.
+
+        These are two moments of each weight, which the optimiser goes on from, and what is known
+        of the training rows: ``candidate_proba_`` and neighbours' votes for `explain`. A pickle is
+        then about as large as the parameters. Training can still go on (by ``warm_start`` or
+        `partial_fit`) from the weights, with a fresh optimiser and a warning.
+
+        Returns
+        -------
+        self : object
+            The estimator, whose predictions are the same to the last bit.
+
+        Examples
+        --------
+        >>> import pickle
+        >>> from sklearn_cleanse import PartialLabelClassifier
+        >>> X, y = [[0.0], [0.1], [0.9], [1.0]], [{0}, {0, 1}, {0, 1}, {1}]
+        >>> clf = PartialLabelClassifier(random_state=0).fit(X, y)
+        >>> full = len(pickle.dumps(clf))
+        >>> len(pickle.dumps(clf.drop_training_state())) < 0.4 * full
+        True
+        >>> clf.predict(X)
+        array([0, 0, 1, 1])
+        """
+        check_is_fitted(self, "net_")
+        self.net_.optimizer_.state.clear()
+        self._candidate_proba = self._voters = None
+        if not self._kernel_share():
+            self._kernel = None
+        return self
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.
@@ -513,31 +565,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return self.net_.most_likely(X)
 
 
-#: Scaled features must fit into single precision, with room for squares.
+#: Features and weights must fit into single precision, with room for squares.
 _LARGEST = 1e18
 
 _INTERNAL = ("batches", "train_batch_count", "loss_best")
 
 #: Whole-number weights repeat rows unless that makes the data so many times larger.
 _MOST_REPEATS = 10
-
-
-@contextmanager
-def _own_generator(seed: int, device: str):
-    """Seed torch for a while; the caller's generators are as before afterwards."""
-    kind = torch.device(device).type
-    cuda = [torch.device(device)] if kind == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(cuda[0]):
-                torch.cuda.manual_seed(seed)
-        if kind != "mps":
-            yield
-            return
-        state = torch.mps.get_rng_state()
-        try:
-            torch.mps.manual_seed(seed)
-            yield
-        finally:
-            torch.mps.set_rng_state(state)

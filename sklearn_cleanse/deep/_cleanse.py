@@ -204,8 +204,8 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     _parameter_constraints: ClassVar[dict] = {
         **PartialLabelClassifier._parameter_constraints,
-        "temperature": [Interval(Real, 1, None, closed="left")],
-        "count_weight": [Interval(Real, 0, None, closed="left")],
+        "temperature": [Interval(Real, 1, 1e18, closed="both")],
+        "count_weight": [Interval(Real, 0, 1e18, closed="both")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "neighbors_from": [StrOptions({"dataset", "batch"})],
         "neighbor_space": [StrOptions({"representation", "input"})],
@@ -365,6 +365,10 @@ class CleanSEClassifier(PartialLabelClassifier):
             One per sample; print it for a small table.
         """
         check_is_fitted(self, "net_")
+        if self._kernel is None and self._candidate_proba is None:
+            raise ValueError(
+                "the voters were dropped by drop_training_state; explain before that, or fit again"
+            )
         if self._kernel is None and self._voters is None:
             raise ValueError(
                 f"no votes are kept (temperature={self.temperature}): at temperature 1 there are "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -57,7 +58,7 @@ class MLP(nn.Module):
         self.body = nn.ModuleList(_Hidden(n_members, *pair) for pair in itertools.pairwise(widths))
         self.head = _Linears(n_members, widths[-1], n_classes)
         self.values_per_row = n_members * sum(hidden_layer_sizes)
-        self.spare = None
+        self.draw_from(None)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         # Inside, tensors are (members, units, rows): no layer then has to move anything about.
@@ -76,6 +77,16 @@ class MLP(nn.Module):
             return logits[0].T, H[0].T
         return logits.permute(2, 0, 1), H.permute(2, 0, 1)
 
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Choose where dropout draws from.
+
+        Parameters
+        ----------
+        generator : torch.Generator or None
+            A generator on the network's device; None for torch's global one.
+        """
+        self._generator, self._spare = generator, None
+
     def train(self, mode=True):
         """Switch to training, or to prediction; what is drawn for dropout is forgotten.
 
@@ -88,14 +99,19 @@ class MLP(nn.Module):
         -------
         self : MLP
         """
-        self.spare = None
+        self._spare = None
         return super().train(mode)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_generator": None, "_spare": None}  # of one training only
 
     def _draw(self, size: int, like: Tensor) -> Tensor:
         """Take the factors of dropout for one step; they are drawn for some steps at a time."""
-        if self.spare is None or len(self.spare) < size or self.spare.device != like.device:
-            self.spare = dropout_factors(size * max(1, _DRAWN_AT_ONCE // size), self.dropout, like)
-        factors, self.spare = self.spare[:size], self.spare[size:]
+        spare = self._spare
+        if spare is None or len(spare) < size or spare.device != like.device:
+            n_drawn = size * max(1, _DRAWN_AT_ONCE // size)
+            spare = dropout_factors(n_drawn, self.dropout, like, self._generator)
+        factors, self._spare = spare[:size], spare[size:]
         return factors
 
 
@@ -104,7 +120,9 @@ class MLP(nn.Module):
 _DRAWN_AT_ONCE = 2**18
 
 
-def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
+def dropout_factors(
+    size: int, p: float, like: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
     """Draw the factors of dropout: zero with probability p, and of mean one.
 
     On a CPU they are drawn a byte each, with p rounded to a 256th: drawing floats takes longer than
@@ -118,6 +136,8 @@ def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
         Share of zeros.
     like : Tensor
         Has the device and the dtype wanted.
+    generator : torch.Generator, default=None
+        Where to draw from, on the same device; by default torch's global generator.
 
     Returns
     -------
@@ -132,9 +152,10 @@ def dropout_factors(size: int, p: float, like: Tensor) -> Tensor:
     tensor([0., 2.])
     """
     if like.device.type != "cpu":
-        return F.dropout(like.new_ones(size), p)
+        return like.new_empty(size).bernoulli_(1 - p, generator=generator).div_(1 - p)
     dropped = min(max(round(256 * p), 1), 255)
-    words = torch.empty(-(-size // 8), dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty(-(-size // 8), dtype=torch.int64)
+    words.random_(-(2**63), None, generator=generator)
     # numpy compares and converts bytes several times as fast as torch does
     kept = words.numpy().view(np.uint8)[:size] >= dropped
     return torch.from_numpy(kept * np.float32(256 / (256 - dropped))).to(like.dtype)
@@ -239,9 +260,55 @@ MODULES = {"mlp": MLP, "resnet34": ResNet34}
 
 def split_output(output) -> tuple[Tensor, Tensor]:
     """Take a module's output apart; logits stand in for a representation it does not give."""
-    if isinstance(output, tuple):
+    if isinstance(output, Tensor):
+        return output, output
+    if isinstance(output, tuple) and len(output) == 2:
         return output
-    return output, output
+    form = f"{len(output)} outputs" if isinstance(output, tuple) else type(output).__name__
+    raise ValueError(
+        f"the module returned {form}; it must return logits, or a tuple of logits and a "
+        "representation"
+    )
+
+
+def check_output(network: Callable, X: Tensor, n_classes: int) -> None:
+    """Refuse a network that cannot be trained on such rows, by what it says of them.
+
+    Parameters
+    ----------
+    network : callable
+        From scaled inputs to logits, or to logits and a representation.
+    X : Tensor of shape (n_rows, ...)
+        Some scaled inputs.
+    n_classes : int
+        Number of columns that logits must have.
+    """
+    try:
+        output = network(X)
+    except Exception as error:
+        hint = "; images need a channel axis, as in X[:, None]" if X.dim() == 3 else ""
+        raise ValueError(
+            f"the module failed on inputs of shape {tuple(X.shape)}, which X gives it: "
+            f"{type(error).__name__}: {error}{hint}"
+        ) from error
+    logits, representation = split_output(output)
+    shape = tuple(logits.shape)
+    if logits.dim() not in (2, 3) or (shape[0], shape[-1]) != (len(X), n_classes):
+        raise ValueError(
+            f"the module returned logits of shape {shape} for {len(X)} rows and {n_classes} "
+            f"classes; it must return ({len(X)}, {n_classes}), or ({len(X)}, n_members, "
+            f"{n_classes}) for an ensemble"
+        )
+    if not (logits.is_floating_point() and logits.requires_grad):
+        raise ValueError(
+            f"the module's logits ({logits.dtype}) pass no gradient to its parameters; return "
+            "floating-point logits without detach, argmax or no_grad"
+        )
+    if representation.dim() < 2 or len(representation) != len(X):
+        raise ValueError(
+            f"the module returned a representation of shape {tuple(representation.shape)} for "
+            f"{len(X)} rows; it must have a row for each"
+        )
 
 
 def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:

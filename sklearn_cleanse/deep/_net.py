@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +23,14 @@ from skorch.utils import TeeGenerator
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from .. import losses
 from .._device import as_tensor
 from ..calibration import Calibration, Calibrator, Voters
 from ..losses import Loss, average_members, candidate_confidences
 from ..votes import cosine_directions
-from ._modules import per_member, split_output
+from ._modules import MLP, MODULES, check_output, per_member, split_output
 from ._optimizer import one_cycle
+from ._random import OwnRandom
 from ._training_rows import Batch, TrainingRows, rows_per_block
 
 #: Names of the callbacks that belong to one call of `train` and are dropped after it.
@@ -138,6 +140,7 @@ class CleanSENet(NeuralNet):
         training: Training,
         callbacks: list,
         rng: np.random.RandomState,
+        own_random: OwnRandom,
     ) -> Outcome:
         """Train on some rows, from wherever the weights are now.
 
@@ -149,6 +152,8 @@ class CleanSENet(NeuralNet):
         callbacks : list of skorch callbacks
         rng : numpy.random.RandomState
             Draws the voters, then shuffles the rows before each epoch.
+        own_random : OwnRandom
+            Draws all that the module and the loss draw.
 
         Returns
         -------
@@ -166,6 +171,7 @@ class CleanSENet(NeuralNet):
                 rng,
             )
         interrupted = False
+        network, training = self._own_draws(rows, training, own_random)
         self.notify("on_train_begin", X=rows, y=None)
         try:
             for epoch in range(training.epochs):
@@ -176,15 +182,33 @@ class CleanSENet(NeuralNet):
                     weights = calibrator.epoch_weights(done)
                 else:
                     weights = rows.confidences if keeps else torch.ones_like(rows.confidences)
-                losses = self._train_epoch(rows, training, calibrator, weights, done, rng)
-                self._record(losses, training, calibrator, began)
+                means = self._train_epoch(rows, training, calibrator, weights, done, rng, network)
+                self._record(means, training, calibrator, began)
                 self.notify("on_epoch_end", dataset_train=rows, dataset_valid=None)
         except KeyboardInterrupt as stop:
             interrupted = not _asked_by_callback(stop)
         self.notify("on_train_end", X=rows, y=None)
+        if type(network) is MLP:
+            network.draw_from(None)
         kept = [(name, callback) for name, callback in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
         return Outcome(interrupted, None if calibrator is None else calibrator.voters())
+
+    def _own_draws(self, rows: TrainingRows, training: Training, own_random: OwnRandom):
+        """Let network and loss draw from generators of this training; return both.
+
+        Those of this package are left as they are: they draw nothing, or from what they are given.
+        """
+        network, loss = self.module_.network, training.loss
+        if type(network) is MLP:
+            network.draw_from(own_random.generator(rows.device))
+        elif type(network) not in MODULES.values():
+            network = own_random.wrap(network)
+            self._set_training(False)
+            check_output(network, rows.inputs(torch.arange(min(2, len(rows)))), self.n_classes)
+        if getattr(loss.function, "__module__", None) != losses.__name__:
+            loss = replace(loss, function=own_random.wrap(loss.function))
+        return network, replace(training, loss=loss)
 
     def _set_up(self, training: Training, callbacks: list, n_batches: int) -> None:
         for group in self.optimizer_.param_groups:
@@ -195,7 +219,7 @@ class CleanSENet(NeuralNet):
             self.callbacks.append(("schedule", OneCycle(training.epochs * n_batches)))
         self.initialize_callbacks()
 
-    def _train_epoch(self, rows, training, calibrator, weights, done, rng) -> Tensor:
+    def _train_epoch(self, rows, training, calibrator, weights, done, rng, network) -> Tensor:
         """Visit each row once; return the mean base loss, count loss and covering rate."""
         self._set_training(True)
         self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
@@ -205,7 +229,8 @@ class CleanSENet(NeuralNet):
         for batch in rows.epoch(training.batch_size, rng, bounds=training.counts):
             X = rows.inputs(batch.rows)
             self.notify("on_batch_begin", batch=(X, batch), training=True)
-            output, loss = self.train_step(rows, training, X, batch, weights, voters, done)
+            step = network, rows, training, X, batch, weights, voters, done
+            output, loss = self.train_step(*step)
             sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / len(rows))
             self.notify(
                 "on_batch_end", batch=(X, batch), training=True, loss=loss.total, y_pred=output
@@ -213,16 +238,17 @@ class CleanSENet(NeuralNet):
         return sums
 
     def train_step(
-        self, rows, training, X, batch, weights, voters=None, done=0.0
+        self, network, rows, training, X, batch, weights, voters=None, done=0.0
     ) -> tuple[Any, StepLoss]:
         """Do one step of the optimiser; return the network's output and the loss.
 
-        ``voters`` is the `Calibrator` if the rows of the batch vote for each other, else None.
+        ``network`` maps scaled inputs to the module's output; ``voters`` is the `Calibrator` if the
+        rows of the batch vote for each other, else None.
         """
         if not self.module_.training:  # a callback has predicted
             self._set_training(True)
         self.optimizer_.zero_grad()
-        output = self.module_.network(X)  # the rows are scaled already
+        output = network(X)  # the rows are scaled already
         logits, representation = split_output(output)
         weights = batch.dense(weights[batch.entries])
         if voters is not None:
@@ -241,7 +267,7 @@ class CleanSENet(NeuralNet):
         if training.loss.confidences is not None:
             with torch.no_grad():
                 if training.loss.second_pass:
-                    logits = split_output(self.module_.network(X))[0]
+                    logits = split_output(network(X))[0]
                 elif training.loss.confidences is candidate_confidences:
                     logits = loss.mean_logits  # averaged already
                 rows.set_confidences(batch, training.loss.confidences(logits, batch.candidates))
@@ -250,8 +276,8 @@ class CleanSENet(NeuralNet):
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         pass  # skorch would open a new batch in the history
 
-    def _record(self, losses: Tensor, training: Training, calibrator, began: float) -> None:
-        base, count, covered = losses.tolist()
+    def _record(self, means: Tensor, training: Training, calibrator, began: float) -> None:
+        base, count, covered = means.tolist()
         total = base + (training.calibration.count_weight * count if training.counts else 0.0)
         if not np.isfinite(total):
             raise FloatingPointError(
@@ -275,11 +301,20 @@ class CleanSENet(NeuralNet):
 
     def log_proba(self, X: np.ndarray) -> np.ndarray:
         """Return the log-probability of each class, of shape (n_samples, n_classes)."""
-        return self._by_block(X, lambda block: self._log_proba_of(block))
+        found = self._by_block(X, self._log_proba_of)
+        _refuse_failed(np.isfinite(found).all(axis=1))
+        return found
 
     def most_likely(self, X: np.ndarray) -> np.ndarray:
         """Return the column of the most likely class, of shape (n_samples,)."""
-        return self._by_block(X, lambda block: self._log_proba_of(block).argmax(dim=1))
+
+        def choose(block: Tensor) -> Tensor:
+            log_proba = self._log_proba_of(block)
+            return log_proba.argmax(dim=1).where(log_proba.isfinite().all(dim=1), -1)
+
+        found = self._by_block(X, choose)
+        _refuse_failed(found >= 0)
+        return found
 
     def directions(self, X: np.ndarray, space: str) -> np.ndarray:
         """Return where rows lie in the neighbour space, of shape (n_samples, n_dimensions)."""
@@ -343,6 +378,27 @@ def _directions(X: Tensor, representation: Tensor | None, space: str) -> Tensor:
         representation = cosine_directions(representation)
     # single precision, as confidences are, whatever the module computes in
     return cosine_directions(representation.detach().float().flatten(start_dim=1))
+
+
+def _refuse_failed(is_finite: np.ndarray) -> None:
+    if not is_finite.all():
+        raise ValueError(
+            f"the network's output for row {np.argmin(is_finite)} of X is not finite: the row may "
+            "be far outside the range of the training rows (check its units), or the module fails"
+        )
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what skorch cannot call, by its place in the list."""
+    for i, given in enumerate(callbacks or []):
+        named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+        callback = given[1] if named else given
+        kind = callback if isinstance(callback, type) else type(callback)
+        if not issubclass(kind, SkorchCallback) and not (named and callback is None):
+            raise ValueError(
+                f"callbacks[{i}] is {given!r}; it must be a skorch.callbacks.Callback, or a pair "
+                "of a name and one"
+            )
 
 
 def _asked_by_callback(stop: KeyboardInterrupt) -> bool:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._device import choose_device
+from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth
 from ..candidates import check_candidates
 from ..explanation import assemble, blocks_to_explain, poll_kernel
@@ -34,7 +34,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     Parameters
     ----------
     ridge : float, default=0.05
-        Ridge of the regression, added to the kernel's diagonal of ones.
+        Ridge of the regression, added to the kernel's diagonal of ones; from 1e-6 to 1e6.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly label counts weigh votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags.
@@ -98,7 +98,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "ridge": [Interval(Real, 1e-6, None, closed="left")],
+        "ridge": [Interval(Real, 1e-6, 1e6, closed="both")],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -145,7 +145,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=(np.float64, np.float32))
+        X = self._check_X(X, reset=True)
         classes, candidates = check_candidates(y, n_samples=len(X))
         n_landmarks = count_landmarks(len(X), self.n_landmarks)
         self._refuse_excess(candidates, n_landmarks)
@@ -181,9 +181,16 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 "subset of the rows, or raise max_memory if the machine has more"
             )
 
-    def _check_X(self, X):
-        check_is_fitted(self)
-        return validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+    def _check_X(self, X, reset=False):
+        if not reset:
+            check_is_fitted(self)
+        if len(np.shape(X)) > 2:
+            raise ValueError(
+                f"X has shape {np.shape(X)}; a sample must be a row of features: flatten samples "
+                "by X.reshape(len(X), -1)"
+            )
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=reset)
+        return check_magnitude(X, 1e150, fitting=reset)
 
     def predict(self, X):
         """Predict the label of each sample.

@@ -112,7 +112,7 @@ class KernelModel:
         parts = [
             self.similarity(X[start : start + size]) @ self.coef for start in range(0, len(X), size)
         ]
-        return torch.cat(parts) + self.intercept
+        return _refuse_far(torch.cat(parts) + self.intercept)
 
     @staticmethod
     def normalize(scores: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class KernelModel:
             equal features and equal candidates give a training row away.
         """
         similarity = self.similarity(X)
-        scores = similarity @ self.coef + self.intercept
+        scores = _refuse_far(similarity @ self.coef + self.intercept)
         own = similarity.argmax(dim=1)
         equal = (np.asarray(X) == self.X[own.numpy()]).reshape(len(X), -1).all(axis=1)
         same = torch.from_numpy(equal)
@@ -172,6 +172,16 @@ class KernelModel:
         """
         own = candidates.to(scores.dtype)
         return restrict(scores, own, self.log_shares, self.log_rates, self.count_strength)
+
+
+def _refuse_far(scores: Tensor) -> Tensor:
+    far = ~scores.isfinite().all(dim=1)
+    if far.any():
+        raise ValueError(
+            f"row {int(far.nonzero()[0])} of X is so far from all training rows that distances "
+            "overflow; check its units, or drop the row"
+        )
+    return scores
 
 
 class _Reordered:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._device import as_tensor
 from ..scaling import Scaling, fit_scaling
 
 __all__ = ["MeanKernel"]
@@ -80,7 +81,8 @@ class MeanKernel:
         -------
         kernel : MeanKernel
         """
-        scalings = [fit_scaling(X[:_STATISTICS_ROWS], kind).to(device) for kind in kinds]
+        some = _as_computed(X[:_STATISTICS_ROWS])
+        scalings = [fit_scaling(some, kind).to(device) for kind in kinds]
         kernel = cls(kinds, scalings, [])
         for view in kernel.views(X[:_WIDTH_ROWS]):
             widths = [float(distance.mean()) for distance in _distances(view, view)]
@@ -100,10 +102,10 @@ class MeanKernel:
         """
         device = self.scalings[0].shift.device
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        X = torch.from_numpy(np.ascontiguousarray(X)).to(device)
+        tensor = as_tensor(_as_computed(X[:]), device)
         views = []
         for kind, scaling in zip(self.kinds, self.scalings, strict=True):
-            view = scaling(X).flatten(start_dim=1).to(dtype)
+            view = scaling(tensor).flatten(start_dim=1).to(dtype)
             views.append(2 * view - 1 if kind == "minmax" else view)  # directions need a centre
         return views
 
@@ -142,6 +144,14 @@ class MeanKernel:
             total += euclidean.mul_(-1 / far).exp_()
             total += absolute.mul_(-1 / apart).exp_()
         return total / (3 * len(self.kinds))
+
+
+def _as_computed(X: np.ndarray) -> np.ndarray:
+    """Return rows in a type that can be scaled without losing what tells them apart."""
+    if X.dtype == np.float16:
+        return X.astype(np.float32)
+    exact = X.dtype in (np.float64, np.float32) or (X.dtype.kind in "iub" and X.itemsize <= 2)
+    return X if exact else X.astype(np.float64)
 
 
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
