@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.special import log_softmax
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibration
-from ..candidates import check_candidates, estimate_proportions
+from ..candidates import candidate_softmax, check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -25,6 +26,7 @@ from ..explanation import (
 from ..losses import candidate_confidences, check_loss
 from ..votes import fit_kernel_votes
 from ._classifier import PartialLabelClassifier
+from ._training_rows import rows_per_block
 
 __all__ = ["PAPER_SETTINGS", "CleanSEClassifier"]
 
@@ -294,8 +296,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _vote(self, X, candidates, used, shuffle, device):
         """Let all other rows vote on each row; return votes by candidate, and the regression."""
         if self.vote != "kernel" or self.temperature == 1:
-            return None, None
-        votes, model = fit_kernel_votes(
+            return None, None, None
+        votes, model, fitted = fit_kernel_votes(
             X,
             candidates[shuffle],
             used[shuffle],
@@ -303,14 +305,34 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_landmarks=self.n_landmarks,
             device=device,
         )
-        rows = np.repeat(np.argsort(shuffle), np.diff(candidates.indptr))
-        return votes.proba.numpy()[rows, candidates.indices], model
+        back = np.argsort(shuffle)
+        rows = np.repeat(back, np.diff(candidates.indptr))
+        return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
+
+    def _training_proba(self, X, candidates, used, scores):
+        if not self._kernel_share():
+            return super()._training_proba(X, candidates, used, scores)
+        rest = np.setdiff1d(np.arange(len(X)), used)  # held out, or of weight zero
+        of_all = scores.new_empty(len(X), scores.shape[1])
+        of_all[torch.from_numpy(used)] = scores
+        if len(rest):
+            of_all[torch.from_numpy(rest)] = self._kernel.scores(X[rest]).to(scores.dtype)
+        parts = []
+        for rows in gen_batches(len(X), rows_per_block(candidates.shape[1])):
+            log_proba = self._blend(self.net_.log_proba(X[rows]), of_all[rows])
+            parts.append(candidate_softmax(log_proba, candidates[rows]))
+        return sp.vstack(parts, format="csr")
 
     def _log_proba_of(self, X):
-        log_proba, share = self.net_.log_proba(X), self._kernel_share()
-        if not share:
+        log_proba = self.net_.log_proba(X)
+        if not self._kernel_share():
             return log_proba
-        kernel = self._kernel.normalize(self._kernel.scores(X)).log().numpy()
+        return self._blend(log_proba, self._kernel.scores(X))
+
+    def _blend(self, log_proba, scores):
+        """Average log-probabilities of the network and of the kernel's scores."""
+        share = self._kernel_share()
+        kernel = self._kernel.normalize(scores).log().numpy()
         return log_softmax((1 - share) * log_proba + share * kernel, axis=1)
 
     def _most_likely_of(self, X):
