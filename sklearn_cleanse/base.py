@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,6 +46,24 @@ def refuse_truth(fit):
         return fit(self, X, y, *args, **kwargs)
 
     return checked
+
+
+@contextmanager
+def unchanged_on_error(estimator):
+    """Leave an estimator as it was if fitting it goes wrong.
+
+    Parameters
+    ----------
+    estimator : object
+        Its attributes are put back as they were before an error or an interrupt.
+    """
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 class PartialLabelMixin(ClassifierMixin):

@@ -66,8 +66,8 @@ class Calibration:
     vote_start : float, default=0.0
         Share of the epochs after which votes begin.
     vote_end : float or None, default=1.0
-        Share of the epochs at which T has fallen to 1, in a straight line from the first epoch.
-        None keeps it constant.
+        Share of the epochs at which T has fallen to 1, in a straight line from ``vote_start``,
+        which it exceeds. None keeps it constant.
     count_weight : float, default=1e-3
         λ of Eq. (15). Zero switches the count term off.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
@@ -112,8 +112,8 @@ class Calibration:
             return 1.0
         if self.vote_end is None:
             return self.temperature
-        left = max(0.0, 1 - done / self.vote_end) if self.vote_end > 0 else 0.0
-        return 1 + (self.temperature - 1) * left
+        left = (self.vote_end - done) / (self.vote_end - self.vote_start)
+        return 1 + (self.temperature - 1) * max(0.0, left)
 
     def collect(
         self,
@@ -181,11 +181,10 @@ class Calibration:
             Zero outside the candidates; rows sum to one where confidences are given.
         """
         T = self.temperature if temperature is None else temperature
-        if self.vote == "kernel":  # K / T: losses of epochs compare, though T fades
-            base = candidates if confidences is None else confidences
-            return (base + (T - 1) * votes) / T
         if confidences is None:
             return candidates + (T - 1) * votes
+        if self.vote == "kernel":  # both sum to one, row by row
+            return (confidences + (T - 1) * votes) / T
         if self.vote == "hard":
             weights = confidences * (1 + (T - 1) * votes)
         else:
@@ -263,7 +262,7 @@ class Calibrator:
         Returns
         -------
         weights : Tensor of shape (n_candidates,)
-            In the order of ``rows.confidences``, which they are where nobody votes.
+            In the order of ``rows.confidences``; these confidences themselves if nobody votes.
         """
         rows, T = self.rows, self.calibration.temperature_after(done)
         ones = torch.ones_like(rows.confidences)

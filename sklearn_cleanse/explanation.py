@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,7 +40,7 @@ class Explanation(Bunch):
     votes : ndarray of shape (n_candidates,)
         The votes for each; all zero if nobody voted.
     weights : ndarray of shape (n_candidates,)
-        What training weighs each with: Eq. (4).
+        What training weighs each with, Eq. (4), before T fades.
     prediction : object
         The class predicted, candidate or not.
     neighbors : ndarray of shape (n_voters,), dtype int
@@ -52,6 +52,8 @@ class Explanation(Bunch):
     ballots : list of dict
         What each voter says of each label: a neighbour's confidence in its own candidates; for
         kernel votes how much the row speaks for, or if negative against, each candidate.
+    signed : bool
+        Whether ballots are of the latter kind.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class Explanation(Bunch):
 
     def __str__(self) -> str:
         voters = [
-            (str(row), f"{similarity:.3f}", "clean" if clean else "", _say(ballot))
+            (str(row), f"{similarity:.3f}", "clean" if clean else "", _say(ballot, self.signed))
             for row, similarity, clean, ballot in self._voters()
         ]
         lines = [
@@ -85,7 +87,7 @@ class Explanation(Bunch):
 
     def _repr_html_(self) -> str:
         rows = [
-            (str(row), f"{similarity:.3f}", "yes" if clean else "", _say(ballot))
+            (str(row), f"{similarity:.3f}", "yes" if clean else "", _say(ballot, self.signed))
             for row, similarity, clean, ballot in self._voters()
         ]
         voters = ("training row", "similarity", "clean", "says")
@@ -109,13 +111,12 @@ class Explanation(Bunch):
 _HEAD = ("candidate", "confidence", "votes", "weight")
 
 
-def _say(ballot: dict) -> str:
+def _say(ballot: dict, signed: bool) -> str:
     strongest = sorted(ballot.items(), key=lambda item: -abs(item[1]))
-    signed = any(share < 0 for share in ballot.values()) or sum(ballot.values()) < 0.99
     return ", ".join(f"{label} {share:{'+' if signed else ''}.2f}" for label, share in strongest)
 
 
-def _html_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = "".join(f"<th>{html.escape(text)}</th>" for text in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
@@ -165,8 +166,8 @@ def poll_neighbors(
     -------
     votes : Tensor of shape (n_rows, n_classes)
     parts : list of dict
-        Who voted on each row: ``neighbors``, ``similarity``, ``clean`` and ``ballots`` of an
-        `Explanation`.
+        Who voted on each row: ``neighbors``, ``similarity``, ``clean``, ``ballots`` and ``signed``
+        of an `Explanation`.
     """
     neighbors, similarity, votes = voters.vote_on(directions, own)
     belief, parts = voters.confidences, []
@@ -181,6 +182,7 @@ def poll_neighbors(
                 "similarity": near,
                 "clean": voters.is_clean[who],
                 "ballots": ballots,
+                "signed": False,
             }
         )
     return votes, parts
@@ -207,13 +209,13 @@ def poll_kernel(
         What the others say, before counts weigh it.
     votes : Tensor of shape (n_rows, n_classes)
     parts : list of dict
-        Who said most about each row: ``neighbors``, ``similarity``, ``clean`` and ``ballots`` of an
-        `Explanation`.
+        Who said most about each row: ``neighbors``, ``similarity``, ``clean``, ``ballots`` and
+        ``signed`` of an `Explanation`.
     """
     scores, myself = model.left_out_scores(X, own)
     similarity, parts = model.similarity(X), []
-    for i, mine in enumerate(own):
-        said = similarity[i, :, None] * model.coef[:, mine]
+    for i, (mine, coef) in enumerate(zip(own, model.left_out_coef(myself), strict=True)):
+        said = similarity[i, :, None] * coef[:, mine]
         weight = said.abs().sum(dim=1)
         if myself[i] >= 0:
             weight[myself[i]] = -1.0
@@ -225,6 +227,7 @@ def poll_kernel(
                 "similarity": similarity[i, top].numpy(),
                 "clean": model.is_clean[top.numpy()],
                 "ballots": [dict(zip(labels, row.tolist(), strict=True)) for row in said[top]],
+                "signed": True,
             }
         )
     return scores, model.vote_on(scores, own), parts

@@ -116,9 +116,11 @@ def _weighted_cross_entropy(
 def _cc(
     logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: Tensor | None
 ) -> Tensor:
-    """``-log Σ_{j ∈ s} w_j p_j``, the probability that some candidate is right."""
+    """``-log Σ_{j ∈ s} w_j p_j``, the probability that some candidate is right; max w is 1."""
     # DEVIATES: a published form multiplies by 1/(2^(m-1) - 1) inside the logarithm, beside an
     # epsilon that swallows it; the constant has no gradient, so it has no business there.
+    # Relative to the largest weight: the gradient is the same, and losses compare though T fades.
+    weights = weights / weights.amax(dim=1, keepdim=True)
     scores = logits.log_softmax(dim=1) + weights.log()  # log 0 = -inf outside the candidates
     return _mean(-scores.logsumexp(dim=1), sample_weight)
 

@@ -105,7 +105,7 @@ def test_a_pickle_predicts_the_same(digits, fitted):
 
 def test_memory_is_estimated_before_it_is_taken(digits):
     X, S = digits[:2]
-    with pytest.raises(MemoryError, match=r"400 samples with n_landmarks=400 need about .* GiB"):
+    with pytest.raises(MemoryError, match=r"400 samples with n_landmarks=400 need about"):
         CleanSEKernelClassifier(max_memory=1e-3).fit(X, S)
     CleanSEKernelClassifier(max_memory=0.2, n_landmarks=20).fit(X, S)
 
@@ -144,14 +144,64 @@ def test_what_is_explained_is_what_was_voted(digits, fitted):
         np.testing.assert_allclose(why.confidences.sum(), 1)
 
 
-def test_what_voters_say_adds_up_to_the_score(digits):
-    """With all rows shown, what they say of a new row and the mean make the prediction."""
+@pytest.mark.parametrize("trained_on", [True, False])
+def test_what_voters_say_adds_up_to_the_score(digits, trained_on):
+    """With all rows shown, what they say of a row and the mean make what they say together."""
     X, S, _, X_test, _ = digits
     model = CleanSEKernelClassifier(random_state=0).fit(X[:60], S[:60])
-    own = torch.ones(1, 10, dtype=torch.bool)
-    scores, _, [part] = poll_kernel(model.model_, X_test[:1], own, model.classes_, n_voters=60)
-    total = sum(np.array(list(ballot.values())) for ballot in part["ballots"])
-    np.testing.assert_allclose(total + model.model_.intercept.numpy(), scores[0], atol=1e-6)
+    rows = X[:60] if trained_on else X_test[:5]
+    own = torch.from_numpy(S[: len(rows)].astype(bool))
+    scores, _, parts = poll_kernel(model.model_, rows, own, model.classes_, n_voters=60)
+    for i, part in enumerate(parts):
+        assert len(part["neighbors"]) == (59 if trained_on else 60)
+        total = sum(np.array(list(ballot.values())) for ballot in part["ballots"])
+        total = total + model.model_.intercept.numpy()[own[i]]
+        np.testing.assert_allclose(total, scores[i][own[i]], atol=1e-5)
+
+
+def test_a_twin_with_other_candidates_is_another_row():
+    X, S, _ = make_blobs(40)
+    X = np.concatenate([X, X[:1]])
+    S = np.concatenate([S, 1 - S[:1]]) if S[0].sum() < 3 else np.concatenate([S, [[1, 0, 0]]])
+    model = CleanSEKernelClassifier(random_state=0).fit(X, S)
+    for row in (0, 40):
+        [why] = model.explain(X[row : row + 1], S[row : row + 1])
+        assert row not in why.neighbors
+        assert 40 - row in why.neighbors
+
+
+def test_confidences_of_training_rows_are_their_disambiguation(digits):
+    X, S, *_ = digits
+    for n_landmarks in (None, 60):
+        model = CleanSEKernelClassifier(n_landmarks=n_landmarks, random_state=0).fit(X, S)
+        proba = model.disambiguate(X, S, return_proba=True)[1]
+        np.testing.assert_allclose(model.candidate_proba_, proba, atol=1e-4)
+
+
+def test_a_class_that_is_nobodys_candidate_is_nobodys_choice(digits):
+    X, S, y, *_ = digits
+    wider = np.hstack([S, np.zeros((len(S), 1), dtype=S.dtype)])
+    model = CleanSEKernelClassifier(random_state=0).fit(X, wider)
+    asked = np.zeros_like(wider)
+    asked[np.arange(len(S)), y] = 1
+    asked[:, 10] = 1
+    np.testing.assert_array_equal(model.disambiguate(X, asked), y)
+    assert (model.predict(X) < 10).all()
+
+
+def test_few_rounds_measure_the_dependence_too(digits):
+    model = CleanSEKernelClassifier(max_iter=3).fit(*digits[:2])
+    assert abs(model.dependence_) < 0.2
+    assert model.count_strength_ == 1
+
+
+def test_a_failed_fit_leaves_the_model_before_as_it_was(digits):
+    X, S, _, X_test, _ = digits
+    model = CleanSEKernelClassifier(random_state=0).fit(X, S)
+    expected = model.predict_proba(X_test)
+    with pytest.raises(MemoryError):
+        model.set_params(max_memory=1e-6).fit(X[:, :5], S)
+    np.testing.assert_array_equal(model.predict_proba(X_test), expected)
 
 
 def test_the_network_explains_the_same_votes(digits):
@@ -159,7 +209,7 @@ def test_the_network_explains_the_same_votes(digits):
     network = CleanSEClassifier(**QUICK).fit(X, S)
     [why] = network.explain(X[3:4], S[3:4])
     T = network.temperature
-    np.testing.assert_allclose(why.weights, (1 + (T - 1) * why.votes) / T, rtol=1e-5)
+    np.testing.assert_allclose(why.weights, 1 + (T - 1) * why.votes, rtol=1e-5)
     assert "training row" in why._repr_html_()
     assert str(why).startswith("predicted: ")
 
@@ -167,7 +217,7 @@ def test_the_network_explains_the_same_votes(digits):
 def test_without_votes_there_is_nothing_to_explain(digits):
     X, S, *_ = digits
     network = CleanSEClassifier(temperature=1.0, **QUICK).fit(X, S)
-    with pytest.raises(ValueError, match=r"no votes are kept .temperature=1.0"):
+    with pytest.raises(ValueError, match=r"no kernel votes are kept .temperature=1.0"):
         network.explain(X[:1])
 
 
@@ -213,13 +263,41 @@ def test_going_on_with_parts_of_the_rows_predicts_by_the_network_alone(digits):
     )
 
 
-def test_weights_that_repeat_rows_are_rows_that_are_repeated():
+def test_a_row_that_weights_repeat_does_not_vote_on_itself():
     X, S, _ = make_blobs(60)
-    weight = np.arange(60) % 3
-    repeated = np.repeat(np.arange(60), weight)
-    one = CleanSEClassifier(**QUICK).fit(X, S, sample_weight=weight)
-    other = CleanSEClassifier(**QUICK).fit(X[repeated], S[repeated])
-    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
+    once = CleanSEClassifier(**QUICK).fit(X, S)
+    twice = CleanSEClassifier(**QUICK).fit(X, S, sample_weight=np.full(60, 2))
+    assert twice.dependence_ == pytest.approx(once.dependence_, abs=1e-6)
+    for one, other in zip(once.explain(X[:9], S[:9]), twice.explain(X[:9], S[:9]), strict=True):
+        np.testing.assert_allclose(one.votes, other.votes, atol=1e-6)
+
+
+def test_rows_left_out_or_held_out_have_confidences_too():
+    X, S, _ = make_blobs(60)
+    model = CleanSEClassifier(early_stopping=True, **QUICK)
+    model.fit(X, S, sample_weight=np.arange(60) % 2)
+    proba = model.disambiguate(X, S, return_proba=True)[1]
+    np.testing.assert_allclose(model.candidate_proba_, proba, atol=1e-6)
+
+
+def test_votes_that_would_never_count_are_refused(digits):
+    with pytest.raises(ValueError, match=r"vote_end=0.2 is not after vote_start=0.5"):
+        CleanSEClassifier(vote_start=0.5, vote_end=0.2, **QUICK).fit(*digits[:2])
+
+
+def test_the_say_of_the_kernel_is_checked_when_it_is_used(digits):
+    X, S, *_ = digits
+    model = CleanSEClassifier(**QUICK).fit(X, S).set_params(kernel_share="much")
+    with pytest.raises(ValueError, match="kernel_share is 'much'; it must be 'auto' or a number"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("name", ["dependence_", "count_strength_"])
+def test_what_kernel_votes_measured_is_there_only_with_them(digits, name):
+    X, S, *_ = digits
+    expected = getattr(CleanSEKernelClassifier().fit(X, S), name)
+    assert getattr(CleanSEClassifier(**QUICK).fit(X, S), name) == pytest.approx(expected, abs=1e-6)
+    assert not hasattr(CleanSEClassifier(vote="soft", **QUICK).fit(X, S), name)
 
 
 def test_images_are_voted_on_by_their_pixels(rng):

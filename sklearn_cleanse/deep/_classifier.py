@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
-from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
-from ..base import PartialLabelMixin, content_rank, refuse_truth
+from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
@@ -246,16 +245,17 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """
         self._validate_params()
         again = self.warm_start and hasattr(self, "net_")
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             self._train(X, y, sample_weight, self.max_epochs, reset=not again)
         return self._pass_interrupt_on()
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
 
-        Votes are those of these rows alone. The learning rate is a tenth of ``lr`` under the
-        "onecycle" schedule, which has no end to head for here. The features keep the scaling of
-        the first call.
+        Votes are those of these rows alone, at full temperature, and predictions are the
+        network's alone: the kernel of a part of the rows has no say. The learning rate is a tenth
+        of ``lr`` under the "onecycle" schedule, which has no end to head for here. The features
+        keep the scaling of the first call.
 
         Parameters
         ----------
@@ -287,20 +287,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
                 f"{self.classes_.tolist()}"
             )
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             self._train(X, y, sample_weight, None, reset=first, classes=classes)
         return self._pass_interrupt_on()
-
-    @contextmanager
-    def _unchanged_on_error(self):
-        """Leave the estimator as it was if something goes wrong, or before there is a model."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _pass_interrupt_on(self):
         """Return the estimator, or end what called it if its training was interrupted."""

@@ -91,8 +91,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         Share of the epochs that pass before votes count. Neighbours of an untrained network know
         little: 0.3 suits them.
     vote_end : float or None, default=1.0
-        Share of the epochs at which ``temperature`` has fallen to 1, in a straight line, so that
-        a network that outgrows the votes goes its own way. None keeps it constant.
+        Share of the epochs at which ``temperature`` has fallen to 1, in a straight line from
+        ``vote_start``, so that a network that outgrows the votes goes its own way. None keeps it
+        constant.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags;
@@ -104,7 +105,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
         the kernel has no say where candidates depend on the features and mislead it. 0 predicts by
-        the network alone, which needs less memory and time.
+        the network alone, which takes less time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -171,6 +172,11 @@ class CleanSEClassifier(PartialLabelClassifier):
         that have a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
+    dependence_ : float
+        Share of the candidates' variation beyond labels that features predict, measured by kernel
+        votes; see `CleanSEKernelClassifier`.
+    count_strength_ : float
+        How strongly counts weighed kernel votes.
     interrupted_ : bool
         Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
         or a script ends as well, but the model can be used.
@@ -297,15 +303,20 @@ class CleanSEClassifier(PartialLabelClassifier):
         """Let all other rows vote on each row; return votes by candidate, and the regression."""
         if self.vote != "kernel" or self.temperature == 1:
             return None, None, None
+        # A row that weights repeat votes once: it must not vote on itself.
+        _, first = np.unique(used[shuffle], return_index=True)
+        voters = shuffle[np.sort(first)]
         votes, model, fitted = fit_kernel_votes(
             X,
-            candidates[shuffle],
-            used[shuffle],
+            candidates[voters],
+            used[voters],
             count_strength=self.count_strength,
             n_landmarks=self.n_landmarks,
             device=device,
         )
-        back = np.argsort(shuffle)
+        place = np.empty(len(X), dtype=np.int64)
+        place[used[voters]] = np.arange(len(voters))
+        back = place[used]
         rows = np.repeat(back, np.diff(candidates.indptr))
         return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
 
@@ -345,10 +356,39 @@ class CleanSEClassifier(PartialLabelClassifier):
             return 0.0
         if self.kernel_share == "auto":
             return 0.5 * self._kernel.count_strength
+        if not (isinstance(self.kernel_share, Real) and 0 <= self.kernel_share <= 1):
+            raise ValueError(
+                f"kernel_share is {self.kernel_share!r}; it must be 'auto' or a number from 0 to 1"
+            )
         return self.kernel_share
+
+    @property
+    def dependence_(self):
+        """Share of the candidates' variation beyond labels that features predict.
+
+        It is about 0 where labels join at random or in bags, towards 1 where a set belongs to a
+        kind of row, and there only with kernel votes.
+        """
+        return self._kernel_fact("dependence")
+
+    @property
+    def count_strength_(self):
+        """How strongly counts weighed the kernel votes, from 0 to 1."""
+        return self._kernel_fact("count_strength")
+
+    def _kernel_fact(self, name):
+        check_is_fitted(self, "net_")
+        if self._kernel is None:
+            raise AttributeError(f"{name}_ is there only after a fit with kernel votes")
+        return getattr(self._kernel, name)
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
+        if self.vote_end is not None and self.vote_end <= self.vote_start:
+            raise ValueError(
+                f"vote_end={self.vote_end} is not after vote_start={self.vote_start}: votes would "
+                "never count; raise vote_end, or set temperature=1 for no votes"
+            )
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
             proportions = estimate_proportions(candidates)
@@ -393,9 +433,9 @@ class CleanSEClassifier(PartialLabelClassifier):
             )
         if self._kernel is None and self._voters is None:
             raise ValueError(
-                f"no votes are kept (temperature={self.temperature}): at temperature 1 there are "
-                "none, and partial_fit does not keep those on its part of the rows; use fit, with "
-                "temperature above 1"
+                f"no kernel votes are kept (temperature={self.temperature}): at 1 there are none, "
+                "and partial_fit does not keep those on its part of the rows; use fit, "
+                "with temperature above 1"
             )
         X = self._check_X(X, reset=False)
         candidates = None

@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base import PartialLabelMixin, refuse_truth
+from ..base import PartialLabelMixin, refuse_truth, unchanged_on_error
 from ..candidates import check_candidates
 from ._steps import project_simplex
 
@@ -75,16 +75,18 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
-        X = check_magnitude(validate_data(self, X, dtype=np.float64), smallest=1 / MAX_MAGNITUDE)
-        self.classes_, candidates = check_candidates(y, n_samples=len(X))
-        self._check_memory(candidates)
-        self.scaler_ = SCALERS[self.normalize]()
-        ridge, self.candidate_proba_, self.n_iter_ = self._train(
-            self.scaler_.fit_transform(X), candidates.toarray()
-        )
-        # only what prediction needs: the n×n factor would make every pickle n×n
-        self.feature_map_, self.coef_ = ridge.feature_map, ridge.coef
-        self.intercept_ = ridge.intercept
+        with unchanged_on_error(self):
+            X = validate_data(self, X, dtype=np.float64)
+            X = check_magnitude(X, smallest=1 / MAX_MAGNITUDE)
+            self.classes_, candidates = check_candidates(y, n_samples=len(X))
+            self._check_memory(candidates)
+            self.scaler_ = SCALERS[self.normalize]()
+            ridge, self.candidate_proba_, self.n_iter_ = self._train(
+                self.scaler_.fit_transform(X), candidates.toarray()
+            )
+            # only what prediction needs: the n×n factor would make every pickle n×n
+            self.feature_map_, self.coef_ = ridge.feature_map, ridge.coef
+            self.intercept_ = ridge.intercept
         return self
 
     def _check_memory(self, candidates):

@@ -14,11 +14,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
-from ..base import PartialLabelMixin, content_rank, refuse_truth
+from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
 from ..candidates import check_candidates
 from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import fit_kernel_votes
-from ..votes._leave_one_out import count_landmarks, memory_needed
 
 __all__ = ["CleanSEKernelClassifier"]
 
@@ -145,41 +144,34 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
-        X = self._check_X(X, reset=True)
-        classes, candidates = check_candidates(y, n_samples=len(X))
-        n_landmarks = count_landmarks(len(X), self.n_landmarks)
-        self._refuse_excess(candidates, n_landmarks)
-        order = np.argsort(content_rank(X, candidates), kind="stable")
-        order = order[check_random_state(self.random_state).permutation(len(X))]
-        votes, self.model_, _ = fit_kernel_votes(
-            X,
-            candidates[order],
-            order,
-            count_strength=self.count_strength,
-            n_landmarks=n_landmarks,
-            ridge=self.ridge,
-            max_rounds=self.max_iter,
-            device=choose_device(self.device),
-        )
-        self.classes_ = classes
-        back = np.argsort(order)
-        self.candidate_proba_ = votes.proba.numpy()[back]
-        if sp.issparse(y):
-            self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
-        self.left_out_proba_ = self.model_.normalize(votes.left_out).numpy()[back]
-        self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
-        self.n_iter_, self.n_landmarks_ = votes.n_rounds, n_landmarks
-        return self
-
-    def _refuse_excess(self, candidates, n_landmarks):
-        n_samples, n_classes = candidates.shape
-        need = memory_needed(n_samples, self.n_features_in_, n_classes, n_landmarks) / 2**30
-        if need > self.max_memory:
-            raise MemoryError(
-                f"{n_samples} samples with n_landmarks={n_landmarks} need about {need:.3g} GiB, "
-                f"more than max_memory={self.max_memory!r} GiB; lower n_landmarks, fit a random "
-                "subset of the rows, or raise max_memory if the machine has more"
+        with unchanged_on_error(self):
+            X = self._check_X(X, reset=True)
+            self.classes_, candidates = check_candidates(y, n_samples=len(X))
+            order = np.argsort(content_rank(X, candidates), kind="stable")
+            order = order[check_random_state(self.random_state).permutation(len(X))]
+            votes, model, fitted = fit_kernel_votes(
+                X,
+                candidates[order],
+                order,
+                count_strength=self.count_strength,
+                n_landmarks=self.n_landmarks,
+                ridge=self.ridge,
+                max_rounds=self.max_iter,
+                max_memory=self.max_memory,
+                device=choose_device(self.device),
             )
+            self.model_, self.n_landmarks_ = model, len(model.coef)
+            # what `disambiguate` says of these rows
+            scores = votes.left_out if self.n_landmarks_ == len(X) else fitted
+            proba = model.vote_on(scores, torch.from_numpy(candidates[order].toarray()))
+            back = np.argsort(order)
+            self.candidate_proba_ = proba.numpy()[back]
+            if sp.issparse(y):
+                self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
+            self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
+            self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
+            self.n_iter_ = votes.n_rounds
+        return self
 
     def _check_X(self, X, reset=False):
         if not reset:
@@ -232,8 +224,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. They rank classes and rows, and are less sure
-            than they could be.
+            Columns in the order of ``classes_``. They rank well, and are underconfident.
         """
         X = self._check_X(X)
         return self.model_.normalize(self.model_.scores(X)).numpy()
@@ -244,7 +235,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         parts = []
         for rows in gen_batches(len(X), 1024):
             own = torch.from_numpy(candidates[rows].toarray())
-            votes = self.model_.vote_on(self.model_.scores(X[rows]), own).numpy()
+            scores, _ = self.model_.left_out_scores(X[rows], own)
+            votes = self.model_.vote_on(scores, own).numpy()
             parts.append(votes[own.numpy()])
         entries = (np.concatenate(parts), candidates.indices, candidates.indptr)
         return sp.csr_array(entries, shape=candidates.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from ._kernel_votes import KernelVotes, kernel_votes, restrict
-from ._leave_one_out import ExactRidge, LandmarkRidge, make_ridge
+from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
+from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
@@ -35,8 +36,8 @@ class KernelModel:
         The rows that predictions are made from: all training rows, or the landmarks.
     rows : ndarray of shape (n_basis,), dtype int
         Their row numbers.
-    is_clean : ndarray of shape (n_basis,), dtype bool
-        Whether each has a single candidate.
+    candidates : ndarray of shape (n_basis, n_classes), dtype bool
+        Their candidates.
 
     Attributes
     ----------
@@ -63,23 +64,25 @@ class KernelModel:
         votes: KernelVotes,
         X: np.ndarray,
         rows: np.ndarray,
-        is_clean: np.ndarray,
+        candidates: np.ndarray,
     ) -> None:
         self.kernel = ridge.kernel.to("cpu")
-        self.X, self.rows, self.is_clean = X, rows, is_clean
+        self.X, self.rows, self.candidates = X, rows, candidates
+        self.is_clean = candidates.sum(axis=1) == 1
         self.coef = ridge.coefficients(votes.proba).cpu()
         self.intercept = votes.proba.mean(dim=0).cpu().to(self.coef.dtype)
         self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
         self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
-        self.count_strength = votes.count_strength
+        self.count_strength, self.dependence = votes.count_strength, votes.dependence
         # What the other rows say of each; with landmarks it cannot be told from what all say.
         exact = isinstance(ridge, ExactRidge)
         self._left_out = votes.left_out.cpu() if exact else None
-        self._sets = votes.proba.cpu() > 0 if exact else None
+        self._ridge = ridge.ridge
         self._views: list[Tensor] | None = None
+        self._positions: dict[bytes, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_views": None}  # made again from X
+        return {**self.__dict__, "_views": None, "_positions": None}  # made again from X
 
     def similarity(self, X: np.ndarray) -> Tensor:
         """Compare new rows with those that predictions are made from.
@@ -92,9 +95,12 @@ class KernelModel:
         -------
         similarity : Tensor of shape (n_samples, n_basis)
         """
+        return self.kernel(self.kernel.views(X), self._basis_views())
+
+    def _basis_views(self) -> list[Tensor]:
         if self._views is None:
             self._views = self.kernel.views(self.X)
-        return self.kernel(self.kernel.views(X), self._views)
+        return self._views
 
     def scores(self, X: np.ndarray) -> Tensor:
         """Predict how much speaks for each class.
@@ -108,7 +114,7 @@ class KernelModel:
         scores : Tensor of shape (n_samples, n_classes)
             Rows sum to one; single scores may be negative.
         """
-        size = max(1, _BLOCK_VALUES // len(self.coef))
+        size = max(1, _BLOCK_VALUES // max(len(self.coef), self.X[0].size))
         parts = [
             self.similarity(X[start : start + size]) @ self.coef for start in range(0, len(X), size)
         ]
@@ -127,8 +133,8 @@ class KernelModel:
         proba : Tensor of shape (n_samples, n_classes)
             In double precision.
         """
-        proba = scores.double()
-        proba = proba.clamp(min=PROBABILITY_FLOOR)
+        floor = min(PROBABILITY_FLOOR, 1 / scores.shape[1])
+        proba = scores.double().clamp(min=floor)
         return proba / proba.sum(dim=1, keepdim=True)
 
     def left_out_scores(self, X: np.ndarray, candidates: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,15 +153,50 @@ class KernelModel:
             Position of each row among those that predictions are made from, -1 if it is none:
             equal features and equal candidates give a training row away.
         """
-        similarity = self.similarity(X)
-        scores = _refuse_far(similarity @ self.coef + self.intercept)
-        own = similarity.argmax(dim=1)
-        equal = (np.asarray(X) == self.X[own.numpy()]).reshape(len(X), -1).all(axis=1)
-        same = torch.from_numpy(equal)
+        scores, own = self.scores(X), self._find(X, candidates)
         if self._left_out is not None:
-            same &= (self._sets[own] == candidates).all(dim=1)
-            scores = torch.where(same[:, None], self._left_out[own], scores)
-        return scores, torch.where(same, own, -1)
+            scores = torch.where((own >= 0)[:, None], self._left_out[own], scores)
+        return scores, own
+
+    def _find(self, X: np.ndarray, candidates: Tensor) -> Tensor:
+        """Find rows among those that predictions are made from, by features and candidates."""
+        if self._positions is None:
+            rows = zip(self.X, self.candidates, strict=True)
+            self._positions = {x.tobytes() + s.tobytes(): i for i, (x, s) in enumerate(rows)}
+        X = np.ascontiguousarray(X, dtype=self.X.dtype)
+        rows = zip(X, candidates.numpy(), strict=True)
+        return torch.tensor([self._positions.get(x.tobytes() + s.tobytes(), -1) for x, s in rows])
+
+    @torch.no_grad()
+    def left_out_coef(self, own: Tensor) -> Iterator[Tensor]:
+        """Find what each row would say if one of them had not been there.
+
+        Parameters
+        ----------
+        own : Tensor of shape (n_samples,), dtype int64
+            Position of the row to leave out, -1 for none.
+
+        Yields
+        ------
+        coef : Tensor of shape (n_basis, n_classes)
+            For each sample; with landmarks always the coefficients of all rows.
+        """
+        left = own[own >= 0]
+        if self._left_out is None or not len(left):
+            yield from [self.coef] * len(own)
+            return
+        views = self._basis_views()
+        system = self.kernel(views, views)
+        system.diagonal().fill_(1 + self._ridge)
+        unit = torch.zeros(len(system), len(left), dtype=system.dtype)
+        unit[left, torch.arange(len(left))] = 1.0
+        columns = iter(torch.cholesky_solve(unit, torch.linalg.cholesky(system)).T)
+        for position in own.tolist():
+            if position < 0:
+                yield self.coef
+                continue
+            column = next(columns)
+            yield self.coef - torch.outer(column / column[position], self.coef[position])
 
     def vote_on(self, scores: Tensor, candidates: Tensor) -> Tensor:
         """Turn scores into votes by the formula of the training rows.
@@ -170,8 +211,9 @@ class KernelModel:
         votes : Tensor of shape (n_samples, n_classes)
             Zero outside the candidates; rows sum to one.
         """
+        scores = scores.to(self.log_rates.dtype)
         own = candidates.to(scores.dtype)
-        return restrict(scores, own, self.log_shares, self.log_rates, self.count_strength)
+        return votes_from_scores(scores, own, self.log_shares, self.log_rates, self.count_strength)
 
 
 def _refuse_far(scores: Tensor) -> Tensor:
@@ -204,8 +246,9 @@ def fit_kernel_votes(
     *,
     count_strength: float | str = "auto",
     n_landmarks: int | str | None = "auto",
-    ridge: float = 0.05,
+    ridge: float = RIDGE,
     max_rounds: int = 20,
+    max_memory: float = 8.0,
     device: torch.device | str = "cpu",
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
@@ -227,8 +270,10 @@ def fit_kernel_votes(
         Ridge of the regression.
     max_rounds : int, default=20
         Most rounds of votes.
+    max_memory : float, default=8.0
+        GiB that votes may take. What would take more is refused before it starts.
     device : torch.device or str, default="cpu"
-        Where to compute.
+        Where to compute; the CPU in place of MPS, which has no double precision.
 
     Returns
     -------
@@ -237,7 +282,7 @@ def fit_kernel_votes(
     model : KernelModel
         The regression, on the CPU.
     fitted : Tensor of shape (n_voters, n_classes)
-        Its scores of these rows themselves, which are as good as free.
+        Its scores of these rows, each of them included.
 
     Examples
     --------
@@ -250,13 +295,17 @@ def fit_kernel_votes(
     >>> votes.proba.argmax(dim=1)
     tensor([0, 0, 1, 1])
     """
+    if torch.device(device).type == "mps":  # it has no double precision
+        device = "cpu"
+    n_features, n_classes = int(np.prod(X.shape[1:])), candidates.shape[1]
+    check_memory(len(order), n_features, n_classes, n_landmarks, max_memory)
     rows = _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates.toarray()).to(device)
     votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
     basis = order[: len(regression.basis[0])]
-    is_clean = np.diff(candidates.indptr)[: len(basis)] == 1
-    model = KernelModel(regression, votes, rows[: len(basis)], basis, is_clean)
+    own = candidates[: len(basis)].toarray()
+    model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
     fitted = regression.fitted(votes.proba).cpu()
     votes = dataclasses.replace(
         votes,

@@ -117,8 +117,9 @@ def kernel_votes(
     strength = 0.0 if measures else float(count_strength)
     off = not measures and strength == 0
     dependence = float("nan")
+    warm_up = min(_WARM_UP, max_rounds - 1)
     for n_rounds in range(1, max_rounds + 1):
-        if n_rounds == _WARM_UP + 1:
+        if n_rounds == warm_up + 1:
             dependence = candidate_dependence(ridge, candidates, P)
             if measures:
                 strength = (DEPENDENT - dependence) / (DEPENDENT - INDEPENDENT)
@@ -127,13 +128,13 @@ def kernel_votes(
         Q = ridge.left_out(P)
         log_shares = _log_shares(first_shares, shares) * (not off)
         log_rates = _log_rates(S, Q)
-        previous, P = P, restrict(Q, S, log_shares, log_rates, strength)
-        if n_rounds > _WARM_UP and float((P - previous).abs().max()) <= tol:
+        previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength)
+        if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
             break
     return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares)
 
 
-def restrict(
+def votes_from_scores(
     scores: Tensor, candidates: Tensor, log_shares: Tensor, log_rates: Tensor, strength: float
 ) -> Tensor:
     """Turn what others say of rows into votes for their candidates.
@@ -156,9 +157,7 @@ def restrict(
     """
     logits = 2 * scores.clamp(min=FLOOR).log() + log_shares
     if strength:
-        present, absent = log_rates
-        likelihood = candidates @ present.T + (1 - candidates) @ absent.T
-        logits = logits + SET_POWER * strength * likelihood
+        logits = logits + SET_POWER * strength * _likelihood(candidates, log_rates)
     return logits.masked_fill(candidates == 0, -torch.inf).softmax(dim=1)
 
 
@@ -189,7 +188,11 @@ def set_log_likelihood(candidates: Tensor, labels: Tensor) -> Tensor:
     >>> set_log_likelihood(S, y)[0].argmax()  # 0 brings 1 along
     tensor(0)
     """
-    present, absent = _rates(candidates, labels)
+    return _likelihood(candidates, _rates(candidates, labels))
+
+
+def _likelihood(candidates: Tensor, log_rates: Tensor) -> Tensor:
+    present, absent = log_rates
     return candidates @ present.T + (1 - candidates) @ absent.T
 
 
@@ -256,6 +259,7 @@ def candidate_dependence(
 
 
 def _log_shares(first: Tensor, present: Tensor) -> Tensor:
-    """A label that takes more than its share of the candidates is held back, and vice versa."""
-    first, present = first.clamp(min=1e-9).log(), present.clamp(min=1e-9).log()
-    return CANDIDATE_POWER * first + VOTE_POWER * present
+    """Hold back labels that take more than their share of the candidates, and vice versa."""
+    log_first, log_present = first.clamp(min=1e-9).log(), present.clamp(min=1e-9).log()
+    bonus = CANDIDATE_POWER * log_first + VOTE_POWER * log_present
+    return torch.where(first > 0, bonus, bonus[first > 0].min())  # nobody's candidate gets none

@@ -16,7 +16,10 @@ from ._kernels import MeanKernel
 
 __all__ = ["ExactRidge", "LandmarkRidge", "make_ridge"]
 
-#: Up to so many rows the exact form is used: 0.6 GB and some seconds at its end.
+#: ρ, added to the kernel's diagonal of ones. Chosen on controlled sets.
+RIDGE = 0.05
+
+#: Up to so many rows the exact form is used: 0.8 GB and some seconds at its end.
 EXACT_ROWS = 5000
 
 #: Landmarks beyond that, and most values of their features: fewer landmarks for more rows.
@@ -34,7 +37,7 @@ class ExactRidge:
         Compares rows.
     X : ndarray of shape (n_samples, ...)
         The rows.
-    ridge : float, default=0.02
+    ridge : float, default=0.05
         ρ, added to the kernel's diagonal of ones.
 
     Examples
@@ -48,9 +51,9 @@ class ExactRidge:
     tensor([0, 0, 1, 1])
     """
 
-    def __init__(self, kernel: MeanKernel, X: np.ndarray, ridge: float = 0.02) -> None:
+    def __init__(self, kernel: MeanKernel, X: np.ndarray, ridge: float = RIDGE) -> None:
         self.kernel, self.basis = kernel, kernel.views(X)
-        self.dtype, self._ridge = self.basis[0].dtype, ridge
+        self.dtype, self.ridge = self.basis[0].dtype, ridge
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0 + ridge)  # the mean of exactly equal rows, without rounding
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
@@ -98,7 +101,7 @@ class ExactRidge:
         -------
         fitted : Tensor of shape (n_samples, n_outputs)
         """
-        return targets - self._ridge * self.coefficients(targets)  # (K + ρI) C = Y - b
+        return targets - self.ridge * self.coefficients(targets)  # (K + ρI) C = Y - b
 
 
 class LandmarkRidge:
@@ -112,7 +115,7 @@ class LandmarkRidge:
         The rows.
     landmarks : ndarray of shape (n_landmarks,), dtype int
         Which rows are landmarks. All of them give the exact form.
-    ridge : float, default=0.02
+    ridge : float, default=0.05
         ρ, as for `ExactRidge`.
 
     Examples
@@ -127,9 +130,9 @@ class LandmarkRidge:
     """
 
     def __init__(
-        self, kernel: MeanKernel, X: np.ndarray, landmarks: np.ndarray, ridge: float = 0.02
+        self, kernel: MeanKernel, X: np.ndarray, landmarks: np.ndarray, ridge: float = RIDGE
     ) -> None:
-        self.kernel, self.basis = kernel, kernel.views(X[landmarks])
+        self.kernel, self.basis, self.ridge = kernel, kernel.views(X[landmarks]), ridge
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0)
         self._root = _inverse_root(K)
@@ -227,7 +230,7 @@ def make_ridge(
     X: np.ndarray,
     *,
     n_landmarks: int | str | None = "auto",
-    ridge: float = 0.02,
+    ridge: float = RIDGE,
     device: torch.device | str = "cpu",
 ) -> ExactRidge | LandmarkRidge:
     """Choose between all rows and landmarks.
@@ -239,7 +242,7 @@ def make_ridge(
     n_landmarks : int, "auto" or None, default="auto"
         None takes all rows, "auto" all up to 5,000 and then 1,000 landmarks, fewer where their
         features would take more than 1 GiB.
-    ridge : float, default=0.02
+    ridge : float, default=0.05
         ρ of the regression.
     device : torch.device or str, default="cpu"
 
@@ -279,3 +282,21 @@ def memory_needed(n_samples: int, n_features: int, n_classes: int, n_landmarks: 
         return 8.0 * (4 * n_samples**2 + views + rows)
     block = _BLOCK * (4 * n_landmarks + 6 * n_features)
     return 4.0 * n_samples * n_landmarks + 8.0 * (4 * n_landmarks**2 + views + rows + block)
+
+
+def check_memory(
+    n_samples: int,
+    n_features: int,
+    n_classes: int,
+    n_landmarks: int | str | None,
+    max_memory: float,
+) -> None:
+    """Refuse what would take more than ``max_memory`` GiB."""
+    count = count_landmarks(n_samples, n_landmarks)
+    need = memory_needed(n_samples, n_features, n_classes, count) / 2**30
+    if need > max_memory:
+        raise MemoryError(
+            f"kernel votes of {n_samples} samples with n_landmarks={count} need about {need:.3g} "
+            f"GiB, more than max_memory={max_memory!r} GiB; lower n_landmarks, fit a random subset "
+            "of the rows, or raise max_memory if the machine has more"
+        )
