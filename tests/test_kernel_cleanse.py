@@ -156,7 +156,7 @@ def test_what_voters_say_adds_up_to_the_score(digits, trained_on):
         assert len(part["neighbors"]) == (59 if trained_on else 60)
         total = sum(np.array(list(ballot.values())) for ballot in part["ballots"])
         total = total + model.model_.intercept.numpy()[own[i]]
-        np.testing.assert_allclose(total, scores[i][own[i]], atol=1e-5)
+        np.testing.assert_allclose(total, scores[i][own[i]], atol=1e-6)
 
 
 def test_a_twin_with_other_candidates_is_another_row():

@@ -131,6 +131,7 @@ def kernel_votes(
         previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength)
         if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
             break
+    Q = ridge.left_out(P)  # of the votes that are returned
     return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares)
 
 
