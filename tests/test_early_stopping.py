@@ -57,7 +57,7 @@ def test_held_out_rows_are_scored_by_the_approximated_accuracy(blobs, monkeypatc
     monkeypatch.setattr(
         _net, "early_stopping", lambda *args: [held_out.extend(args), original(*args)][1]
     )
-    clf = CleanSEClassifier(early_stopping=True, **QUICK).fit(X, S)
+    clf = CleanSEClassifier(early_stopping=True, kernel_share=0.0, **QUICK).fit(X, S)
     rows, candidates, _ = held_out
     best = max(epoch["validation_score"] for epoch in clf.history_)  # whose weights are kept
     assert best == pytest.approx(approximated_accuracy(candidates, clf.predict_proba(rows)))

@@ -167,7 +167,7 @@ def test_the_network_explains_the_same_votes(digits):
 def test_without_votes_there_is_nothing_to_explain(digits):
     X, S, *_ = digits
     network = CleanSEClassifier(temperature=1.0, **QUICK).fit(X, S)
-    with pytest.raises(ValueError, match=r"nobody has voted .*temperature=1.0"):
+    with pytest.raises(ValueError, match=r"no votes are kept .temperature=1.0"):
         network.explain(X[:1])
 
 

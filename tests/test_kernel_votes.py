@@ -75,7 +75,7 @@ def test_the_kernel_is_the_mean_of_nine_written_out(small):
 def test_constant_features_and_equal_rows_do_no_harm():
     X = np.array([[1.0, 5.0]] * 6 + [[2.0, 5.0]] * 6)
     _, candidates = check_candidates([{0}, {0, 1}, {0, 1}] * 2 + [{1}, {0, 1}, {0, 1}] * 2)
-    votes, _ = fit_kernel_votes(X, candidates, np.arange(12))
+    votes, _, _ = fit_kernel_votes(X, candidates, np.arange(12))
     assert votes.proba.argmax(dim=1).tolist() == [0] * 6 + [1] * 6
 
 
@@ -115,6 +115,7 @@ def test_landmarks_that_are_all_rows_give_the_exact_form(small):
     exact, landmarks = ExactRidge(kernel, X), LandmarkRidge(kernel, X, np.arange(40))
     torch.testing.assert_close(landmarks.left_out(Y), exact.left_out(Y), atol=1e-8, rtol=0)
     torch.testing.assert_close(landmarks.coefficients(Y), exact.coefficients(Y), atol=1e-6, rtol=0)
+    torch.testing.assert_close(landmarks.fitted(Y), exact.fitted(Y), atol=1e-8, rtol=0)
     assert landmarks.noise_error == pytest.approx(exact.noise_error)
 
 
@@ -187,10 +188,10 @@ def test_rows_in_one_order_of_contents_give_the_same_bits(digits, rng):
     X, y = digits
     candidates = sp.csr_array(sets_of(y, "flip", flip_proba=0.3).numpy())
     order = rng.permutation(500)
-    votes, model = fit_kernel_votes(X, candidates[order], order)
+    votes, model, _ = fit_kernel_votes(X, candidates[order], order)
     shuffle = rng.permutation(500)
     same = np.argsort(shuffle)[order]  # the same rows, which have other numbers now
-    again, other = fit_kernel_votes(X[shuffle], candidates[order], same)
+    again, other, _ = fit_kernel_votes(X[shuffle], candidates[order], same)
     assert torch.equal(votes.proba, again.proba)
     assert torch.equal(model.coef, other.coef)
 
@@ -220,7 +221,8 @@ def test_new_rows_are_voted_on_by_the_formula_of_the_training_rows(digits):
     X, y = digits
     candidates = sp.csr_array(sets_of(y, "bag").numpy())
     order = np.arange(500)
-    votes, model = fit_kernel_votes(X, candidates, order, max_rounds=200)
+    votes, model, fitted = fit_kernel_votes(X, candidates, order, max_rounds=200)
+    torch.testing.assert_close(fitted, model.scores(X), atol=1e-6, rtol=0)
     own = torch.from_numpy(candidates.toarray())
     scores, position = model.left_out_scores(X[:50], own[:50])
     assert position.tolist() == list(range(50))

@@ -19,6 +19,7 @@ LAYERS = [
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
     ["calibration"],
+    ["explanation"],
     ["deep", "kernel"],
     ["issues", "plots"],
     ["__init__"],

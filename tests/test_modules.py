@@ -114,10 +114,11 @@ def test_resnet34_takes_images_of_any_size(size):
 def test_a_saved_model_scales_by_itself(blobs, tmp_path):
     X, S, _ = blobs
     X = 1e3 * X + 5e4
-    clf = CleanSEClassifier(hidden_layer_sizes=(16,), max_epochs=5, random_state=0).fit(X, S)
+    params = {"hidden_layer_sizes": (16,), "kernel_share": 0.0}
+    clf = CleanSEClassifier(max_epochs=5, random_state=0, **params).fit(X, S)
     torch.save(clf.net_.module_.state_dict(), tmp_path / "module.pt")
     state = torch.load(tmp_path / "module.pt", weights_only=True)
-    again = CleanSEClassifier(hidden_layer_sizes=(16,), max_epochs=1, random_state=1)
+    again = CleanSEClassifier(max_epochs=1, random_state=1, **params)
     again.set_params(scaling=clf.scaling_).fit(X[::-1] * 2, S[::-1])
     again.net_.module_.load_state_dict(state)
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))

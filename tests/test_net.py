@@ -138,7 +138,7 @@ def test_weights_are_eq_4_or_confidences_calibrated_by_it(
     neighbors_from, vote, keeps, blobs, monkeypatch
 ):
     X, S, _ = blobs
-    params = {**QUICK, "max_epochs": 2, "batch_size": len(X), "vote_start": 0.0}
+    params = {**QUICK, "max_epochs": 2, "batch_size": len(X), "vote_end": None}
     seen, original = [], _net.step_loss
 
     def note(training, logits, batch, weights, sample_weight):
@@ -346,7 +346,7 @@ def test_results_do_not_depend_on_whether_scaled_features_are_kept(blobs, monkey
 
 def test_skorchs_own_prediction_is_the_estimators(blobs):
     X, S, _ = blobs
-    clf = CleanSEClassifier(**QUICK).fit(X, S)
+    clf = CleanSEClassifier(kernel_share=0.0, **QUICK).fit(X, S)
     np.testing.assert_allclose(clf.net_.predict_proba(X), clf.predict_proba(X), atol=1e-6)
 
 

@@ -162,7 +162,7 @@ def differences_table(results) -> Table:
                 rows.setdefault(heading, {})[set_name(dataset)] = text
     note = (
         "Accuracy of CleanSE less that of the rival on the same fresh splits, in points: mean ± "
-        "standard error of the differences (splits where CleanSE is better). PRODEN is the same "
+        "standard error of the differences (splits where CleanSE is better). CC is the same "
         "network without votes and counts."
     )
     frame = pd.DataFrame.from_dict(rows, orient="index", dtype=str).fillna("not run")

@@ -100,8 +100,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     history_ : list of dict
         One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
         training rows whose prediction was a candidate as they were trained on, that is with
-        dropout) and "seconds"; with votes "clean_voter_share" (share of partial rows that have
-        a clean neighbour).
+        dropout) and "seconds"; with neighbours' votes "clean_voter_share" (share of partial rows
+        that have a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
     interrupted_ : bool
@@ -253,7 +253,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
 
-        Neighbours are sought among these rows. The learning rate is a tenth of ``lr`` under the
+        Votes are those of these rows alone. The learning rate is a tenth of ``lr`` under the
         "onecycle" schedule, which has no end to head for here. The features keep the scaling of
         the first call.
 
@@ -337,7 +337,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
         # From an order that does not depend on how the rows came.
         shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
-        votes, kernel = self._vote(X, own_candidates, used, shuffle, device)
+        votes, kernel, scores = self._vote(X, own_candidates, used, shuffle, device)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -370,7 +370,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
-        self._candidate_proba = net.confidences(X, candidates)
+        self._candidate_proba = self._training_proba(X, candidates, used, scores)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
@@ -401,8 +401,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, X, candidates, used, shuffle, device):
-        """Return the votes of all other rows and their regression, which are none here."""
-        return None, None
+        """Return the votes of all other rows, their regression and its scores: none here."""
+        return None, None, None
+
+    def _training_proba(self, X, candidates, used, scores):
+        """Return the confidence in each candidate of the training rows."""
+        return self.net_.confidences(X, candidates)
 
     def _kernel_share(self):
         """Return the say of that regression in predictions, which is none here."""

@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.special import log_softmax
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibration
-from ..candidates import check_candidates, estimate_proportions
+from ..candidates import candidate_softmax, check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -25,6 +26,7 @@ from ..explanation import (
 from ..losses import candidate_confidences, check_loss
 from ..votes import fit_kernel_votes
 from ._classifier import PartialLabelClassifier
+from ._training_rows import rows_per_block
 
 __all__ = ["PAPER_SETTINGS", "CleanSEClassifier"]
 
@@ -56,10 +58,11 @@ PAPER_SETTINGS = {
 class CleanSEClassifier(PartialLabelClassifier):
     """Neural network for candidate labels, calibrated by clean samples.
 
-    Two ideas of [1]_ are added to a base loss. *Votes*: each sample's nearest neighbours, above
-    all the clean ones (a single candidate), tell which of its candidates to believe. *Counts*: a
-    label occurs at least as often as it is a clean sample's and at most as often as it is a
-    candidate, and the probability that the predictions respect this is maximised.
+    Two ideas of [1]_ are added to a base loss. *Votes*: the other samples, above all the clean ones
+    (a single candidate), tell which of a sample's candidates to believe. *Counts*: how often labels
+    are candidates, and together, weighs the votes; and a label occurs at least as often as it is a
+    clean sample's and at most as often as it is a candidate, so that the probability that the
+    predictions respect this is maximised.
 
     Parameters
     ----------
@@ -164,8 +167,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     history_ : list of dict
         One entry per epoch: "epoch", "loss", "base_loss", "count_loss", "covering_rate" (share of
         training rows whose prediction was a candidate as they were trained on, that is with
-        dropout) and "seconds"; with votes "clean_voter_share" (share of partial rows that have
-        a clean neighbour).
+        dropout) and "seconds"; with neighbours' votes "clean_voter_share" (share of partial rows
+        that have a clean neighbour).
     n_iter_ : int
         Number of epochs trained.
     interrupted_ : bool
@@ -293,8 +296,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _vote(self, X, candidates, used, shuffle, device):
         """Let all other rows vote on each row; return votes by candidate, and the regression."""
         if self.vote != "kernel" or self.temperature == 1:
-            return None, None
-        votes, model = fit_kernel_votes(
+            return None, None, None
+        votes, model, fitted = fit_kernel_votes(
             X,
             candidates[shuffle],
             used[shuffle],
@@ -302,14 +305,34 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_landmarks=self.n_landmarks,
             device=device,
         )
-        rows = np.repeat(np.argsort(shuffle), np.diff(candidates.indptr))
-        return votes.proba.numpy()[rows, candidates.indices], model
+        back = np.argsort(shuffle)
+        rows = np.repeat(back, np.diff(candidates.indptr))
+        return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
+
+    def _training_proba(self, X, candidates, used, scores):
+        if not self._kernel_share():
+            return super()._training_proba(X, candidates, used, scores)
+        rest = np.setdiff1d(np.arange(len(X)), used)  # held out, or of weight zero
+        of_all = scores.new_empty(len(X), scores.shape[1])
+        of_all[torch.from_numpy(used)] = scores
+        if len(rest):
+            of_all[torch.from_numpy(rest)] = self._kernel.scores(X[rest]).to(scores.dtype)
+        parts = []
+        for rows in gen_batches(len(X), rows_per_block(candidates.shape[1])):
+            log_proba = self._blend(self.net_.log_proba(X[rows]), of_all[rows])
+            parts.append(candidate_softmax(log_proba, candidates[rows]))
+        return sp.vstack(parts, format="csr")
 
     def _log_proba_of(self, X):
-        log_proba, share = self.net_.log_proba(X), self._kernel_share()
-        if not share:
+        log_proba = self.net_.log_proba(X)
+        if not self._kernel_share():
             return log_proba
-        kernel = self._kernel.normalize(self._kernel.scores(X)).log().numpy()
+        return self._blend(log_proba, self._kernel.scores(X))
+
+    def _blend(self, log_proba, scores):
+        """Average log-probabilities of the network and of the kernel's scores."""
+        share = self._kernel_share()
+        kernel = self._kernel.normalize(scores).log().numpy()
         return log_softmax((1 - share) * log_proba + share * kernel, axis=1)
 
     def _most_likely_of(self, X):
@@ -370,8 +393,9 @@ class CleanSEClassifier(PartialLabelClassifier):
             )
         if self._kernel is None and self._voters is None:
             raise ValueError(
-                f"nobody has voted in this training (temperature={self.temperature}); fit with "
-                "temperature above 1 to have votes explained"
+                f"no votes are kept (temperature={self.temperature}): at temperature 1 there are "
+                "none, and partial_fit does not keep those on its part of the rows; use fit, with "
+                "temperature above 1"
             )
         X = self._check_X(X, reset=False)
         candidates = None

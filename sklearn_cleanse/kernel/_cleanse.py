@@ -151,7 +151,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         self._refuse_excess(candidates, n_landmarks)
         order = np.argsort(content_rank(X, candidates), kind="stable")
         order = order[check_random_state(self.random_state).permutation(len(X))]
-        votes, self.model_ = fit_kernel_votes(
+        votes, self.model_, _ = fit_kernel_votes(
             X,
             candidates[order],
             order,

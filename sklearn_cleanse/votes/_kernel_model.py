@@ -52,7 +52,7 @@ class KernelModel:
     >>> from sklearn_cleanse.votes import fit_kernel_votes
     >>> X = np.array([[0.0], [0.1], [1.0], [1.1]])
     >>> _, candidates = check_candidates([{0}, {0, 1}, {0, 1}, {1}])
-    >>> _, model = fit_kernel_votes(X, candidates, np.arange(4))
+    >>> _, model, _ = fit_kernel_votes(X, candidates, np.arange(4))
     >>> model.scores(np.array([[0.05], [1.05]])).argmax(dim=1)
     tensor([0, 1])
     """
@@ -207,7 +207,7 @@ def fit_kernel_votes(
     ridge: float = 0.05,
     max_rounds: int = 20,
     device: torch.device | str = "cpu",
-) -> tuple[KernelVotes, KernelModel]:
+) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
     Parameters
@@ -236,6 +236,8 @@ def fit_kernel_votes(
         In the order given, on the CPU.
     model : KernelModel
         The regression, on the CPU.
+    fitted : Tensor of shape (n_voters, n_classes)
+        Its scores of these rows themselves, which are as good as free.
 
     Examples
     --------
@@ -244,7 +246,7 @@ def fit_kernel_votes(
     >>> from sklearn_cleanse.votes import fit_kernel_votes
     >>> X = np.array([[0.0], [0.1], [1.0], [1.1]])
     >>> _, candidates = check_candidates([{0}, {0, 1}, {0, 1}, {1}])
-    >>> votes, model = fit_kernel_votes(X, candidates, np.arange(4))
+    >>> votes, model, fitted = fit_kernel_votes(X, candidates, np.arange(4))
     >>> votes.proba.argmax(dim=1)
     tensor([0, 0, 1, 1])
     """
@@ -255,6 +257,7 @@ def fit_kernel_votes(
     basis = order[: len(regression.basis[0])]
     is_clean = np.diff(candidates.indptr)[: len(basis)] == 1
     model = KernelModel(regression, votes, rows[: len(basis)], basis, is_clean)
+    fitted = regression.fitted(votes.proba).cpu()
     votes = dataclasses.replace(
         votes,
         proba=votes.proba.cpu(),
@@ -262,4 +265,4 @@ def fit_kernel_votes(
         log_rates=votes.log_rates.cpu(),
         log_shares=votes.log_shares.cpu(),
     )
-    return votes, model
+    return votes, model, fitted

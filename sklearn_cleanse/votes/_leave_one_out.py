@@ -50,7 +50,7 @@ class ExactRidge:
 
     def __init__(self, kernel: MeanKernel, X: np.ndarray, ridge: float = 0.02) -> None:
         self.kernel, self.basis = kernel, kernel.views(X)
-        self.dtype = self.basis[0].dtype
+        self.dtype, self._ridge = self.basis[0].dtype, ridge
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0 + ridge)  # the mean of exactly equal rows, without rounding
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
@@ -86,6 +86,19 @@ class ExactRidge:
         left_out : Tensor of shape (n_samples, n_outputs)
         """
         return targets - self.coefficients(targets) / self.diagonal
+
+    def fitted(self, targets: Tensor) -> Tensor:
+        """Predict each row from all, itself included.
+
+        Parameters
+        ----------
+        targets : Tensor of shape (n_samples, n_outputs)
+
+        Returns
+        -------
+        fitted : Tensor of shape (n_samples, n_outputs)
+        """
+        return targets - self._ridge * self.coefficients(targets)  # (K + ρI) C = Y - b
 
 
 class LandmarkRidge:
@@ -190,6 +203,21 @@ class LandmarkRidge:
             own = targets[rows] - mean
             found[rows] = mean + (fitted.to(targets.dtype) - h * own) / (1 - h)
         return found
+
+    def fitted(self, targets: Tensor) -> Tensor:
+        """Predict each row from all, itself included.
+
+        Parameters
+        ----------
+        targets : Tensor of shape (n_samples, n_outputs)
+
+        Returns
+        -------
+        fitted : Tensor of shape (n_samples, n_outputs)
+        """
+        h = self._leverage.to(targets.dtype)
+        mean = targets.mean(dim=0)
+        return mean + (1 - h) * (self.left_out(targets) - mean) + h * (targets - mean)
 
 
 def _inverse_root(K: Tensor) -> Tensor:
