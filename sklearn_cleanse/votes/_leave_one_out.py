@@ -147,7 +147,7 @@ class LandmarkRidge:
             gram += block.T @ block
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         self._leverage = K.new_empty(n, 1)
-        noise = 0.0
+        self._noise = K.new_zeros(())
         for rows in self._blocks():
             block = self._phi[rows].to(dtype)
             solved = block @ self._inverse
@@ -155,8 +155,12 @@ class LandmarkRidge:
             self._leverage[rows] = h[:, None]
             # (I - H)² has the diagonal 1 - 2h + (h - ρ φ'A⁻²φ)
             squared = 1 - h - ridge * solved.square().sum(dim=1)
-            noise += float((squared / (1 - h).square()).sum())
-        self.noise_error = noise / n
+            self._noise += (squared / (1 - h).square()).sum()
+
+    @property
+    def noise_error(self) -> float:
+        """Mean squared left-out error on targets that are noise of variance one."""
+        return float(self._noise) / len(self._phi)
 
     def _blocks(self) -> list[slice]:
         n = len(self._phi)
