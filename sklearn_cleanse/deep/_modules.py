@@ -99,7 +99,7 @@ class MLP(nn.Module):
         -------
         self : MLP
         """
-        self._spare = None
+        self._spare: Tensor | None = None
         return super().train(mode)
 
     def __getstate__(self):
