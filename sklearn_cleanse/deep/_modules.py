@@ -47,6 +47,8 @@ class MLP(nn.Module):
     (torch.Size([2, 2, 3]), torch.Size([2, 2, 5]))
     """
 
+    _spare: Tensor | None
+
     def __init__(
         self, n_features, n_classes, hidden_layer_sizes=(300, 300, 300), dropout=0.0, n_members=1
     ):
@@ -99,7 +101,7 @@ class MLP(nn.Module):
         -------
         self : MLP
         """
-        self._spare: Tensor | None = None
+        self._spare = None
         return super().train(mode)
 
     def __getstate__(self):
