@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -83,7 +84,7 @@ class OwnRandom(TorchDispatchMode):
 
 def _is_checkpointed() -> bool:
     """Return whether we are called from a part of a module that will be computed twice."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != "torch.utils.checkpoint":
         frame = frame.f_back
     return frame is not None
