@@ -278,8 +278,8 @@ def test_callbacks_that_are_none(given, blobs):
 def test_kernel_votes_are_those_of_the_same_numbers_in_any_type(dtype, blobs):
     X, S, _ = blobs
     X, (_, candidates) = np.abs(np.round(4 * X)), check_candidates(S)
-    votes, model = fit_kernel_votes(X.astype(dtype), candidates, np.arange(len(X)))
-    expected, reference = fit_kernel_votes(X, candidates, np.arange(len(X)))
+    votes, model, _ = fit_kernel_votes(X.astype(dtype), candidates, np.arange(len(X)))
+    expected, reference, _ = fit_kernel_votes(X, candidates, np.arange(len(X)))
     torch.testing.assert_close(votes.proba, expected.proba, rtol=0, atol=1e-4)
     found = model.scores(X[:9].astype(dtype))
     torch.testing.assert_close(found, reference.scores(X[:9]), rtol=0, atol=1e-4)
@@ -290,7 +290,7 @@ def test_kernel_votes_on_yes_and_no(rng):
     X, S = np.eye(3, dtype=bool)[y], rng.uniform(size=(60, 3)) < 0.4
     S[np.arange(60), y] = True
     assert CleanSEKernelClassifier().fit(X, S.astype(int)).score(X, y) == 1
-    votes, _ = fit_kernel_votes(X, check_candidates(S.astype(int))[1], np.arange(60))
+    votes, *_ = fit_kernel_votes(X, check_candidates(S.astype(int))[1], np.arange(60))
     assert (votes.proba.argmax(dim=1).numpy() == y).all()
 
 
@@ -298,7 +298,7 @@ def test_kernel_votes_tell_large_integers_apart(blobs):
     X, S, y = blobs
     X = np.round(1e6 * X).astype(np.int64) + 2**52  # beyond single precision
     assert CleanSEKernelClassifier().fit(X, S).score(X, y) > 0.9
-    votes, _ = fit_kernel_votes(X, check_candidates(S)[1], np.arange(len(X)))
+    votes, *_ = fit_kernel_votes(X, check_candidates(S)[1], np.arange(len(X)))
     assert (votes.proba.argmax(dim=1).numpy() == y).mean() > 0.9
 
 

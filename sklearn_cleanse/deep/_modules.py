@@ -87,7 +87,8 @@ class MLP(nn.Module):
         generator : torch.Generator or None
             A generator on the network's device; None for torch's global one.
         """
-        self._generator, self._spare = generator, None
+        self._generator = generator
+        self._spare: Tensor | None = None
 
     def train(self, mode=True):
         """Switch to training, or to prediction; what is drawn for dropout is forgotten.
