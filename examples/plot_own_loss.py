@@ -126,8 +126,8 @@ for name, row in accuracy.items():
 
 # %%
 # With lists that hold the truth there is little between the losses, and CC needs no parameter. The
-# more lists lack it, the more the bounded loss is worth. CleanSE comes on top of either;
-# it helps the bounded loss most at the right end, where a single list is worth least.
+# more lists lack it, the more the bounded loss is worth. CleanSE takes either as its base
+# loss; on a single split like this one its differences are small.
 #
 # The caveat
 # ----------

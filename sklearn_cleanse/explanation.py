@@ -34,9 +34,7 @@ class Explanation(Bunch):
     labels : ndarray of shape (n_candidates,)
         The sample's candidates.
     confidences : ndarray of shape (n_candidates,)
-        How far the method believes in each: the network's softmax over them, unless the loss keeps
-        confidences of another kind; without a network what all other rows say, before label counts
-        weigh it.
+        How far the fitted model believes in each, as `disambiguate` returns it.
     votes : ndarray of shape (n_candidates,)
         The votes for each; all zero if nobody voted.
     weights : ndarray of shape (n_candidates,)
@@ -54,6 +52,9 @@ class Explanation(Bunch):
         kernel votes how much the row speaks for, or if negative against, each candidate.
     signed : bool
         Whether ballots are of the latter kind.
+    others : dict
+        For kernel votes what all rows that are not shown add, and the mean of all votes. Large
+        contributions may cancel; ballots and this sum up to what is said of each candidate.
 
     Examples
     --------
@@ -83,7 +84,18 @@ class Explanation(Bunch):
             format_table([_HEAD, *self._candidates()]),
             "voters (training row, similarity, clean, what it says)",
         ]
-        return "\n".join(lines + ([format_table(voters)] if voters else []))
+        lines += [format_table(voters)] if voters else []
+        if self.signed:
+            lines.append(f"all others: {_say(self.others, True)}")
+            lines.append(f"together: {_say(self._together(), True)}")
+        return "\n".join(lines)
+
+    def _together(self) -> dict:
+        sums = dict(self.others)
+        for ballot in self.ballots:
+            for label, share in ballot.items():
+                sums[label] += share
+        return sums
 
     def _repr_html_(self) -> str:
         rows = [
@@ -91,6 +103,9 @@ class Explanation(Bunch):
             for row, similarity, clean, ballot in self._voters()
         ]
         voters = ("training row", "similarity", "clean", "says")
+        if self.signed:
+            rows.append(("all others", "", "", _say(self.others, True)))
+            rows.append(("together", "", "", _say(self._together(), True)))
         return (
             f"<p>predicted: <b>{html.escape(str(self.prediction))}</b></p>"
             + _html_table(_HEAD, self._candidates())
@@ -112,8 +127,10 @@ _HEAD = ("candidate", "confidence", "votes", "weight")
 
 
 def _say(ballot: dict, signed: bool) -> str:
-    strongest = sorted(ballot.items(), key=lambda item: -abs(item[1]))
-    return ", ".join(f"{label} {share:{'+' if signed else ''}.2f}" for label, share in strongest)
+    if signed:
+        return ", ".join(f"{label} {share:+.2f}" for label, share in ballot.items())
+    strongest = sorted(ballot.items(), key=lambda item: -item[1])
+    return ", ".join(f"{label} {share:.2f}" for label, share in strongest)
 
 
 def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -166,8 +183,8 @@ def poll_neighbors(
     -------
     votes : Tensor of shape (n_rows, n_classes)
     parts : list of dict
-        Who voted on each row: ``neighbors``, ``similarity``, ``clean``, ``ballots`` and ``signed``
-        of an `Explanation`.
+        Who voted on each row: ``neighbors``, ``similarity``, ``clean``, ``ballots``, ``signed``
+        and ``others`` of an `Explanation`.
     """
     neighbors, similarity, votes = voters.vote_on(directions, own)
     belief, parts = voters.confidences, []
@@ -183,6 +200,7 @@ def poll_neighbors(
                 "clean": voters.is_clean[who],
                 "ballots": ballots,
                 "signed": False,
+                "others": {},
             }
         )
     return votes, parts
@@ -209,8 +227,8 @@ def poll_kernel(
         What the others say, before counts weigh it.
     votes : Tensor of shape (n_rows, n_classes)
     parts : list of dict
-        Who said most about each row: ``neighbors``, ``similarity``, ``clean``, ``ballots`` and
-        ``signed`` of an `Explanation`.
+        Who said most about each row: ``neighbors``, ``similarity``, ``clean``, ``ballots``,
+        ``signed`` and ``others`` of an `Explanation`.
     """
     scores, myself = model.left_out_scores(X, own)
     similarity, parts = model.similarity(X), []
@@ -221,6 +239,7 @@ def poll_kernel(
             weight[myself[i]] = -1.0
         top = weight.topk(min(n_voters, len(weight) - int(myself[i] >= 0))).indices
         labels = classes[mine.numpy()].tolist()
+        others = scores[i, mine] - said[top].sum(dim=0).to(scores.dtype)
         parts.append(
             {
                 "neighbors": model.rows[top.numpy()],
@@ -228,6 +247,7 @@ def poll_kernel(
                 "clean": model.is_clean[top.numpy()],
                 "ballots": [dict(zip(labels, row.tolist(), strict=True)) for row in said[top]],
                 "signed": True,
+                "others": dict(zip(labels, others.tolist(), strict=True)),
             }
         )
     return scores, model.vote_on(scores, own), parts

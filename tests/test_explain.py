@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from sklearn_cleanse import CleanSEClassifier
@@ -30,6 +31,8 @@ def test_explain_names_the_voters(loss, vote, blobs):
     X, S, _ = blobs
     clf = CleanSEClassifier(loss, n_neighbors=5, vote=vote, **QUICK).fit(X, S)
     sets, keeps = torch.from_numpy(S == 1), LOSSES[loss].confidences
+    believed = clf.disambiguate(X, S, return_proba=True)[1]
+    kept = clf.net_.confidences(X, sp.csr_array(S == 1), keeps).toarray() if keeps else None
     for i, why in enumerate(clf.explain(X[:30], S[:30])):
         assert i not in why.neighbors  # nobody votes for himself
         assert len(why.neighbors) == len(why.ballots) == 5
@@ -39,16 +42,16 @@ def test_explain_names_the_voters(loss, vote, blobs):
         for row, ballot in zip(why.neighbors, why.ballots, strict=True):
             assert set(ballot) == set(np.flatnonzero(S[row]).tolist())
             assert sum(ballot.values()) == pytest.approx(1, abs=1e-5)
-        assert why.confidences.sum() == pytest.approx(1, abs=1e-5)
-        assert loss != "cavl" or set(why.confidences) <= {0, 1}
+        np.testing.assert_allclose(why.confidences, believed[i][S[i] == 1], atol=1e-6)
         if vote == "hard":
             voters = torch.from_numpy(why.neighbors)[None], torch.from_numpy(why.similarity)[None]
             votes = hard_votes(*voters, sets, sets[[i]])[0].numpy()
             np.testing.assert_array_equal(why.votes, votes[S[i] == 1])
         expected = 1 + 2 * why.votes
         if keeps:
-            expected = why.confidences * expected
-            expected = expected if vote == "hard" else why.confidences + 2 * why.votes
+            own = kept[i][S[i] == 1]
+            assert loss != "cavl" or set(own) <= {0, 1}
+            expected = own * expected if vote == "hard" else own + 2 * why.votes
             expected = expected / expected.sum()
         np.testing.assert_allclose(why.weights, expected, atol=1e-5)
         assert str(why.prediction) in str(why)

@@ -277,6 +277,6 @@ def _match_columns(
         odd = next(i for i, (a, b) in enumerate(zip(names, classes, strict=True)) if a != b)
         raise ValueError(
             f"column {odd} of the candidate matrix is {names[odd]!r}, but class {odd} seen in fit "
-            f"is {classes[odd]!r}; reorder the columns as in fit"
+            f"is {classes.tolist()[odd]!r}; reorder the columns as in fit"
         )
     return classes

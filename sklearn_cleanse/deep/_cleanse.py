@@ -23,7 +23,7 @@ from ..explanation import (
     poll_kernel,
     poll_neighbors,
 )
-from ..losses import candidate_confidences, check_loss
+from ..losses import check_loss
 from ..votes import fit_kernel_votes
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
@@ -455,8 +455,10 @@ class CleanSEClassifier(PartialLabelClassifier):
             votes, parts = poll_neighbors(self._voters, directions, own, self.classes_)
         keeps = check_loss(self.loss).confidences
         sets = sp.csr_array(own.numpy())
-        confidences = self.net_.confidences(X, sets, keeps or candidate_confidences).toarray()
-        kept = torch.from_numpy(confidences) if keeps else None
+        kept = None
+        if keeps is not None:
+            kept = torch.from_numpy(self.net_.confidences(X, sets, keeps).toarray())
         weights = self._calibration_.weigh(kept, own, votes.to(torch.float32))
+        confidences = candidate_softmax(self._log_proba_of(X), sets).toarray()
         best = self._most_likely_of(X)
         return assemble(self.classes_, own, confidences, votes, weights, best, parts)

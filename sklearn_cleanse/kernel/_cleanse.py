@@ -264,9 +264,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
         explanations = []
         for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
-            scores, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
-            shares = self.model_.normalize(scores).numpy() * own.numpy()
-            shares /= shares.sum(axis=1, keepdims=True)
+            _, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
             best = self.model_.scores(block).argmax(dim=1).numpy()
-            explanations += assemble(self.classes_, own, shares, votes, votes, best, parts)
+            explanations += assemble(self.classes_, own, votes.numpy(), votes, votes, best, parts)
         return explanations
