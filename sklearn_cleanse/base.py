@@ -145,3 +145,36 @@ def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
         key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
         rank[np.lexsort((key, rank))] = np.arange(len(X))
     return rank
+
+
+def first_equals(
+    X: np.ndarray, candidates: sp.csr_array, rows: np.ndarray, by_content: np.ndarray
+) -> np.ndarray:
+    """Return for each row the first one that has the same features and the same candidates.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, ...)
+    candidates : csr_array of shape (n_rows, n_classes), dtype bool
+        Candidates of the rows given next.
+    rows : ndarray of shape (n_rows,), dtype int
+        Row numbers of X.
+    by_content : ndarray of shape (n_rows,), dtype int
+        Positions in ``rows``, in the order of `content_rank`, so that equal rows are side by side.
+
+    Returns
+    -------
+    first : ndarray of shape (n_rows,), dtype int
+        Positions in ``rows``.
+    """
+    n_rows = len(rows)
+    key = candidates @ np.random.RandomState(0).uniform(size=candidates.shape[1])
+    is_new = np.ones(n_rows, dtype=bool)
+    for start in range(1, n_rows, 2**14):  # block by block, as this copies rows
+        ours = by_content[start : start + 2**14]
+        before = by_content[start - 1 : start - 1 + len(ours)]
+        differ = (X[rows[ours]] != X[rows[before]]).reshape(len(ours), -1).any(axis=1)
+        is_new[start : start + len(ours)] = differ | (key[ours] != key[before])
+    first = np.empty(n_rows, dtype=np.int64)
+    first[by_content] = by_content[np.maximum.accumulate(np.where(is_new, np.arange(n_rows), 0))]
+    return first

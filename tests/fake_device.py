@@ -27,7 +27,7 @@ from sklearn_cleanse.deep._training_rows import TrainingRows
 from sklearn_cleanse.losses import LOSSES, check_loss_params
 from sklearn_cleanse.scaling import fit_scaling
 from sklearn_cleanse.votes import ExactRidge, LandmarkRidge, MeanKernel
-from sklearn_cleanse.votes._kernel_votes import _log_rates, _log_shares, restrict
+from sklearn_cleanse.votes._kernel_votes import _log_rates, _log_shares, votes_from_scores
 
 N_ROWS, N_CLASSES, BATCH = 96, 16, 64
 
@@ -154,7 +154,7 @@ def vote_fake(landmarks: int | None, device: str) -> int:
         P = S / S.sum(dim=1, keepdim=True)
         Q = ridge.left_out(P)
         shares = _log_shares(P.mean(dim=0), P.mean(dim=0))
-        P = restrict(Q, S, shares, _log_rates(S, Q), 0.5)
+        P = votes_from_scores(Q, S, shares, _log_rates(S, Q), 0.5)
         assert ridge.coefficients(P).device == torch.device(device)
     return guard.n_operations
 

@@ -325,8 +325,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         n_before = 0 if reset else len(self.net_.history)
         own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
         # From an order that does not depend on how the rows came.
-        shuffle = np.argsort(rank[used], kind="stable")[random.permutation(len(used))]
-        votes, kernel, scores = self._vote(X, own_candidates, used, shuffle, device)
+        by_content = np.argsort(rank[used], kind="stable")
+        shuffle = by_content[random.permutation(len(used))]
+        votes, kernel, scores = self._vote(X, own_candidates, used, by_content, shuffle, device)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -389,7 +390,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             weight_decay=self.weight_decay / self.n_members,
         )
 
-    def _vote(self, X, candidates, used, shuffle, device):
+    def _vote(self, X, candidates, used, by_content, shuffle, device):
         """Return the votes of all other rows, their regression and its scores: none here."""
         return None, None, None
 

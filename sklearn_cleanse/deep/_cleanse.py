@@ -13,6 +13,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..base import first_equals
 from ..calibration import Calibration
 from ..candidates import candidate_softmax, check_candidates, estimate_proportions
 from ..counts import COUNT_LOSSES
@@ -299,13 +300,13 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
-    def _vote(self, X, candidates, used, shuffle, device):
+    def _vote(self, X, candidates, used, by_content, shuffle, device):
         """Let all other rows vote on each row; return votes by candidate, and the regression."""
         if self.vote != "kernel" or self.temperature == 1:
             return None, None, None
-        # A row that weights repeat votes once: it must not vote on itself.
-        _, first = np.unique(used[shuffle], return_index=True)
-        voters = shuffle[np.sort(first)]
+        # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
+        first = first_equals(X, candidates, used, by_content)
+        voters = shuffle[first[shuffle] == shuffle]
         votes, model, fitted = fit_kernel_votes(
             X,
             candidates[voters],
@@ -314,9 +315,9 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_landmarks=self.n_landmarks,
             device=device,
         )
-        place = np.empty(len(X), dtype=np.int64)
-        place[used[voters]] = np.arange(len(voters))
-        back = place[used]
+        place = np.empty(len(used), dtype=np.int64)
+        place[voters] = np.arange(len(voters))
+        back = place[first]
         rows = np.repeat(back, np.diff(candidates.indptr))
         return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
 

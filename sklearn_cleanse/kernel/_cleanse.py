@@ -176,9 +176,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     def _check_X(self, X, reset=False):
         if not reset:
             check_is_fitted(self)
-        if len(np.shape(X)) > 2:
+        shape = getattr(X, "shape", ())
+        if len(shape) > 2:
             raise ValueError(
-                f"X has shape {np.shape(X)}; a sample must be a row of features: flatten samples "
+                f"X has shape {shape}; a sample must be a row of features: flatten samples "
                 "by X.reshape(len(X), -1)"
             )
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=reset)

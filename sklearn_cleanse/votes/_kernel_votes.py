@@ -263,4 +263,5 @@ def _log_shares(first: Tensor, present: Tensor) -> Tensor:
     """Hold back labels that take more than their share of the candidates, and vice versa."""
     log_first, log_present = first.clamp(min=1e-9).log(), present.clamp(min=1e-9).log()
     bonus = CANDIDATE_POWER * log_first + VOTE_POWER * log_present
-    return torch.where(first > 0, bonus, bonus[first > 0].min())  # nobody's candidate gets none
+    least = bonus.masked_fill(first == 0, torch.inf).min()
+    return torch.where(first > 0, bonus, least)  # a label that is nobody's candidate gets none
