@@ -5,6 +5,7 @@ import inspect
 import re
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -30,7 +31,7 @@ mpl.use("Agg")
 @pytest.fixture(autouse=True)
 def close():
     yield
-    mpl.pyplot.close("all")
+    plt.close("all")
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_training_curves_of_different_size_get_a_log_axis():
 
 
 def test_training_curves_on_given_axes():
-    figure, axes = mpl.pyplot.subplots(2)
+    figure, axes = plt.subplots(2)
     display = TrainingCurveDisplay(history()).plot(ax=axes)
     assert display.figure_ is figure
     assert list(display.axes_) == list(axes)
@@ -336,7 +337,7 @@ def test_labels_do_not_overlap(n_classes):
 )
 def test_given_axes_are_used(draw, fitted):
     model, X, S, _ = fitted
-    _, ax = mpl.pyplot.subplots()
+    _, ax = plt.subplots()
     display = draw(model, X, S, ax)
     assert display.ax_ is ax
     assert display.figure_ is ax.figure
