@@ -291,7 +291,8 @@ def test_texts_are_renewed_between_their_marks():
     text = "a\n<!-- table: real-ours -->\nstale\n<!-- /table -->\n"
     text += "<!-- value: real/ours/lost/cleanse -->0<!-- /value --> b"
     renewed = renew(text, results)
-    assert "**71.00 ± 1.00**" in renewed
+    assert "| CleanSE | **71.0**<sup>a</sup> | 69.5 |" in renewed  # one figure per cell
+    assert "standard deviations lie between 1.0 and 1.0" in renewed
     assert "stale" not in renewed
     assert renewed.endswith("<!-- value: real/ours/lost/cleanse -->71.00 ± 1.00<!-- /value --> b")
     assert renew(renewed, results) == renewed

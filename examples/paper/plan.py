@@ -36,10 +36,6 @@ METHODS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
 }
 METHOD_NAMES = {method: name for method, (*_, name) in METHODS.items()}
 
-# RECONSTRUCTION takes part as soon as the package has it.
-if not hasattr(sklearn_cleanse, "RECONSTRUCTION"):
-    del METHODS["cleanse-reconstruction"]
-
 SEEDS = tuple(range(5))
 FRESH_SEEDS = tuple(range(120, 130))
 #: Values by setting of the two sweeps.

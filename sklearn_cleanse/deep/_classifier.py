@@ -50,6 +50,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
+    batch_norm : bool, default=True
+        Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=2
@@ -135,6 +137,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
+        "batch_norm": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
@@ -161,6 +164,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
+        batch_norm=True,
         dropout=0.2,
         n_members=2,
         scaling="auto",
@@ -183,6 +187,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.batch_norm = batch_norm
         self.dropout = dropout
         self.n_members = n_members
         self.scaling = scaling
