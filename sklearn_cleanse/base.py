@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 
+from .candidates import check_index
 from .metrics._measures import _accuracy, covering_rate
 from .metrics._predictions import candidate_proba
+from .metrics._readers import report_unknown
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 
@@ -96,9 +98,12 @@ class PartialLabelMixin(ClassifierMixin):
             Accuracy where ``truth`` is given or ``y`` is 1-D; otherwise the covering rate, the
             share of predictions that lie inside the candidate set.
         """
+        check_index(X, y, "y")
+        check_index(X, truth, "truth")
         predicted = self.predict(X)
         if truth is not None:
             return _accuracy(y, predicted, truth, self.classes_, sample_weight)
+        report_unknown(y, self.classes_)
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 

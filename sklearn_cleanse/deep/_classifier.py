@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_candidates, check_index
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
@@ -303,6 +303,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
         loss = check_loss(self.loss)
+        check_index(X, y)
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import PartialLabelMixin, refuse_truth, unchanged_on_error
-from ..candidates import check_candidates
+from ..candidates import check_candidates, check_index
 from ._steps import project_simplex
 
 # DEVIATES: PL-CGR's published demo has "l2" alone, which lets features of large values dominate.
@@ -75,6 +75,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        check_index(X, y)
         with unchanged_on_error(self):
             X = validate_data(self, X, dtype=np.float64)
             X = check_magnitude(X, smallest=1 / MAX_MAGNITUDE)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import check_candidates
+from ..candidates import check_candidates, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import fit_kernel_votes
 
@@ -144,6 +144,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)
             self.classes_, candidates = check_candidates(y, n_samples=len(X))
@@ -259,6 +260,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         explanations : list of Explanation
             One per sample; print it for a small table.
         """
+        check_index(X, y)
         X = self._check_X(X)
         candidates = None
         if y is not None:

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_candidates, check_index
 from ._readers import read_labels
 
 
@@ -49,6 +49,7 @@ def candidate_proba(estimator: Any, X: Any, y: Any) -> sp.csr_array:
         Rows sum to one. An entry is stored for each candidate, also where it is zero.
     """
     check_is_fitted(estimator)
+    check_index(X, y)
     _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
     return _restricted(estimator, X, candidates)
 
