@@ -14,7 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room imports from rows above its own, and from itself; rooms in a row do not know each other.
 LAYERS = [
-    ["_device", "_table", "_version"],
+    ["_rows", "_table", "_version"],
+    ["_device"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
