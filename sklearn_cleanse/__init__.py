@@ -13,6 +13,7 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "final_step": "pipelines",
 }
 
 _SUBMODULES = (
@@ -27,6 +28,7 @@ _SUBMODULES = (
     "losses",
     "metrics",
     "model_selection",
+    "pipelines",
     "plots",
     "scaling",
     "votes",

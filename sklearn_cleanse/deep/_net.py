@@ -21,7 +21,7 @@ from skorch.callbacks import Callback as SkorchCallback
 from skorch.callbacks import EarlyStopping
 from skorch.utils import TeeGenerator
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
 from .. import losses
 from .._device import as_tensor

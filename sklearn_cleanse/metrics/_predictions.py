@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..candidates import candidate_softmax, check_candidates, check_index
+from ..pipelines import final_step
 from ._readers import read_labels
 
 
@@ -81,11 +81,7 @@ def disambiguate(estimator: Any, X: Any, y: Any) -> np.ndarray:
 
 
 def _restricted(estimator: Any, X: Any, candidates: sp.csr_array) -> sp.csr_array:
-    if hasattr(estimator, "best_estimator_"):
-        return _restricted(estimator.best_estimator_, X, candidates)
-    if isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        return _restricted(estimator[-1], X, candidates)
+    estimator, X = final_step(estimator, X)
     if hasattr(estimator, "_candidate_proba_of"):
         return estimator._candidate_proba_of(X, candidates)
     return candidate_softmax(predict_log_proba(estimator, X), candidates)
