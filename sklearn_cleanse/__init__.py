@@ -14,6 +14,7 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "final_step": "pipelines",
 }
 
 _SUBMODULES = (
@@ -28,6 +29,7 @@ _SUBMODULES = (
     "losses",
     "metrics",
     "model_selection",
+    "pipelines",
     "plots",
     "scaling",
     "votes",

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import first_equals
 from ..calibration import Calibration
-from ..candidates import candidate_softmax, check_candidates, estimate_proportions
+from ..candidates import candidate_softmax, check_candidates, check_index, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -463,6 +463,7 @@ class CleanSEClassifier(PartialLabelClassifier):
                 "and partial_fit does not keep those on its part of the rows; use fit, "
                 "with temperature above 1"
             )
+        check_index(X, y)
         X = self._check_X(X, reset=False)
         candidates = None
         if y is not None:
