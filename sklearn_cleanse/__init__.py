@@ -8,11 +8,13 @@ from ._version import __version__
 #: data, metrics or kernel methods alone never waits for torch.
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
+    "RECONSTRUCTION": "deep",
     "CleanSEClassifier": "deep",
     "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "final_step": "pipelines",
 }
 
 _SUBMODULES = (
@@ -27,6 +29,7 @@ _SUBMODULES = (
     "losses",
     "metrics",
     "model_selection",
+    "pipelines",
     "plots",
     "scaling",
     "votes",

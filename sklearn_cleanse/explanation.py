@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import Bunch
 from torch import Tensor
 
-from ._table import format_table
+from ._table import format_table, html_table
 from .calibration import Voters
 from .votes import KernelModel
 
@@ -108,8 +108,8 @@ class Explanation(Bunch):
             rows.append(("together", "", "", _say(self._together(), True)))
         return (
             f"<p>predicted: <b>{html.escape(str(self.prediction))}</b></p>"
-            + _html_table(_HEAD, self._candidates())
-            + _html_table(voters, rows)
+            + html_table(_HEAD, self._candidates())
+            + html_table(voters, rows)
         )
 
     def _candidates(self) -> list[tuple[str, ...]]:
@@ -131,14 +131,6 @@ def _say(ballot: dict, signed: bool) -> str:
         return ", ".join(f"{label} {share:+.2f}" for label, share in ballot.items())
     strongest = sorted(ballot.items(), key=lambda item: -item[1])
     return ", ".join(f"{label} {share:.2f}" for label, share in strongest)
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{html.escape(text)}</th>" for text in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{cells}</tr>{body}</table>"
 
 
 def blocks_to_explain(

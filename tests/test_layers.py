@@ -14,7 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room imports from rows above its own, and from itself; rooms in a row do not know each other.
 LAYERS = [
-    ["_device", "_table", "_version"],
+    ["_rows", "_table", "_version", "pipelines"],
+    ["_device"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
@@ -34,6 +35,7 @@ WITHOUT_TORCH = [
     "sklearn_cleanse.kernel",
     "sklearn_cleanse.metrics",
     "sklearn_cleanse.model_selection",
+    "sklearn_cleanse.pipelines",
     "sklearn_cleanse.plots",
 ]
 

@@ -17,8 +17,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
+from .._rows import SparseRows, refuse_text
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_candidates, check_index
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
@@ -50,6 +51,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
+    batch_norm : bool, default=True
+        Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=2
@@ -135,6 +138,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
+        "batch_norm": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
@@ -161,6 +165,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
+        batch_norm=True,
         dropout=0.2,
         n_members=2,
         scaling="auto",
@@ -183,6 +188,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.batch_norm = batch_norm
         self.dropout = dropout
         self.n_members = n_members
         self.scaling = scaling
@@ -199,6 +205,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     def set_params(self, **params):
         """Set parameters by name.
@@ -228,7 +239,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Features. They need no scaling.
+            Features, dense or (in two dimensions) sparse. They need no scaling. A gap (NaN) counts
+            as the mean of its feature, and each feature that has gaps in training gets a further
+            input that tells where they are.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
@@ -303,6 +316,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
         loss = check_loss(self.loss)
+        check_index(X, y)
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
         classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
@@ -407,7 +421,20 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return None
 
     def _check_X(self, X, reset):
-        X = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True)
+        refuse_text(X, type(self).__name__)
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype="numeric",
+            allow_nd=True,
+            accept_sparse="csr",
+            ensure_all_finite="allow-nan",
+        )
+        X = SparseRows(X) if sp.issparse(X) else X
+        if X.ndim > 2 and np.isnan(X).any():
+            row = np.argwhere(np.isnan(X))[0, 0]
+            raise ValueError(f"row {row} of X holds NaN; gaps are for tables: fill them in images")
         if X.dtype.kind in "iu" and X.dtype.itemsize > 2:
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):

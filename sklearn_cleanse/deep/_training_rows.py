@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .._device import as_tensor
+from .._rows import SparseRows
 
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
@@ -70,8 +71,8 @@ class TrainingRows(torch.utils.data.Dataset):
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, ...)
-        Features, used without a copy where the device allows.
+    X : ndarray of shape (n_rows, ...), or SparseRows
+        Features, used without a copy where the device allows. Of sparse ones a batch is dense.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
         Candidates of the training rows.
     sample_weight : ndarray of shape (n_samples,) or None
@@ -101,8 +102,8 @@ class TrainingRows(torch.utils.data.Dataset):
         confidences=None,
         votes=None,
     ):
-        self.X = as_tensor(X, device)
-        self.device = self.X.device
+        self.X = X if isinstance(X, SparseRows) else as_tensor(X, device)
+        self.device = torch.empty(0, device=device).device
         self.used = None if used is None else self._to_device(used)
         self.indptr = candidates.indptr.astype(np.int64)
         self.indices = candidates.indices.astype(np.int64)
@@ -128,9 +129,9 @@ class TrainingRows(torch.utils.data.Dataset):
     @torch.no_grad()
     def _scale(self) -> tuple[torch.Size, Tensor | None]:
         """Return the shape of a network's input, and all of them unless they take too much room."""
-        first = self.scaling(self.X[:1])
+        first = self.scaling(self._features(slice(0, 1)))
         shape = first.shape[1:]
-        if len(self) * first.numel() > MAX_SCALED_VALUES:
+        if isinstance(self.X, SparseRows) or len(self) * first.numel() > MAX_SCALED_VALUES:
             return shape, None
         scaled = torch.empty(len(self), *shape, device=self.device)
         size = max(1, 2**22 // first.numel())
@@ -150,7 +151,11 @@ class TrainingRows(torch.utils.data.Dataset):
         self.confidences[batch.entries] = renewed
 
     def _features(self, rows: Tensor | slice) -> Tensor:
-        return self.X[rows if self.used is None else self.used[rows]]
+        which = rows if self.used is None else self.used[rows]
+        if isinstance(self.X, SparseRows):
+            host = which.cpu().numpy() if isinstance(which, Tensor) else which
+            return as_tensor(self.X[host], self.device)
+        return self.X[which]
 
     def shuffled(self, rng: np.random.RandomState) -> np.ndarray:
         """Return all row numbers shuffled, from an order that does not depend on how they came."""

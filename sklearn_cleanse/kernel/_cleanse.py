@@ -14,8 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
+from .._rows import SparseRows, refuse_text
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import check_candidates
+from ..candidates import check_candidates, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import fit_kernel_votes
 
@@ -125,6 +126,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
     @refuse_truth
     def fit(self, X, y):
         """Learn from candidate labels.
@@ -132,7 +138,9 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples. They need no scaling.
+            Training samples, dense or sparse. They need no scaling. A gap (NaN) counts as the mean
+            of its feature, and each feature that has gaps here gets a further one that tells where
+            they are.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
@@ -144,6 +152,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)
             self.classes_, candidates = check_candidates(y, n_samples=len(X))
@@ -182,7 +191,16 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 f"X has shape {shape}; a sample must be a row of features: flatten samples "
                 "by X.reshape(len(X), -1)"
             )
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=reset)
+        refuse_text(X, type(self).__name__)
+        X = validate_data(
+            self,
+            X,
+            dtype=(np.float64, np.float32),
+            reset=reset,
+            accept_sparse="csr",
+            ensure_all_finite="allow-nan",
+        )
+        X = SparseRows(X) if sp.issparse(X) else X
         return check_magnitude(X, 1e150, fitting=reset)
 
     def predict(self, X):
@@ -259,6 +277,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         explanations : list of Explanation
             One per sample; print it for a small table.
         """
+        check_index(X, y)
         X = self._check_X(X)
         candidates = None
         if y is not None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_candidates, check_index
+from ..pipelines import final_step
 from ._readers import read_labels
 
 
@@ -49,6 +49,7 @@ def candidate_proba(estimator: Any, X: Any, y: Any) -> sp.csr_array:
         Rows sum to one. An entry is stored for each candidate, also where it is zero.
     """
     check_is_fitted(estimator)
+    check_index(X, y)
     _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
     return _restricted(estimator, X, candidates)
 
@@ -80,11 +81,7 @@ def disambiguate(estimator: Any, X: Any, y: Any) -> np.ndarray:
 
 
 def _restricted(estimator: Any, X: Any, candidates: sp.csr_array) -> sp.csr_array:
-    if hasattr(estimator, "best_estimator_"):
-        return _restricted(estimator.best_estimator_, X, candidates)
-    if isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        return _restricted(estimator[-1], X, candidates)
+    estimator, X = final_step(estimator, X)
     if hasattr(estimator, "_candidate_proba_of"):
         return estimator._candidate_proba_of(X, candidates)
     return candidate_softmax(predict_log_proba(estimator, X), candidates)

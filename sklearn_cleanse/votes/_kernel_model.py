@@ -11,7 +11,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
+from ._kernels import SparseViews
 from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
@@ -62,7 +64,7 @@ class KernelModel:
         self,
         ridge: ExactRidge | LandmarkRidge,
         votes: KernelVotes,
-        X: np.ndarray,
+        X: np.ndarray | SparseRows,
         rows: np.ndarray,
         candidates: np.ndarray,
     ) -> None:
@@ -78,18 +80,18 @@ class KernelModel:
         exact = isinstance(ridge, ExactRidge)
         self._left_out = votes.left_out.cpu() if exact else None
         self._ridge = ridge.ridge
-        self._views: list[Tensor] | None = None
+        self._views: list[Tensor] | SparseViews | None = None
         self._positions: dict[bytes, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_views": None, "_positions": None}  # made again from X
 
-    def similarity(self, X: np.ndarray) -> Tensor:
+    def similarity(self, X: np.ndarray | SparseRows) -> Tensor:
         """Compare new rows with those that predictions are made from.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
 
         Returns
         -------
@@ -97,24 +99,25 @@ class KernelModel:
         """
         return self.kernel(self.kernel.views(X), self._basis_views())
 
-    def _basis_views(self) -> list[Tensor]:
+    def _basis_views(self) -> list[Tensor] | SparseViews:
         if self._views is None:
             self._views = self.kernel.views(self.X)
         return self._views
 
-    def scores(self, X: np.ndarray) -> Tensor:
+    def scores(self, X: np.ndarray | SparseRows) -> Tensor:
         """Predict how much speaks for each class.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
 
         Returns
         -------
         scores : Tensor of shape (n_samples, n_classes)
             Rows sum to one; single scores may be negative.
         """
-        size = max(1, _BLOCK_VALUES // max(len(self.coef), self.X[0].size))
+        width = 1 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
+        size = max(1, _BLOCK_VALUES // max(len(self.coef), width))
         parts = [
             self.similarity(X[start : start + size]) @ self.coef for start in range(0, len(X), size)
         ]
@@ -137,12 +140,14 @@ class KernelModel:
         proba = scores.double().clamp(min=floor)
         return proba / proba.sum(dim=1, keepdim=True)
 
-    def left_out_scores(self, X: np.ndarray, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out_scores(
+        self, X: np.ndarray | SparseRows, candidates: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Predict rows as in training: a training row has no say about itself.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
         candidates : Tensor of shape (n_samples, n_classes), dtype bool
 
         Returns
@@ -158,14 +163,21 @@ class KernelModel:
             scores = torch.where((own >= 0)[:, None], self._left_out[own], scores)
         return scores, own
 
-    def _find(self, X: np.ndarray, candidates: Tensor) -> Tensor:
+    def _find(self, X: np.ndarray | SparseRows, candidates: Tensor) -> Tensor:
         """Find rows among those that predictions are made from, by features and candidates."""
         if self._positions is None:
-            rows = zip(self.X, self.candidates, strict=True)
-            self._positions = {x.tobytes() + s.tobytes(): i for i, (x, s) in enumerate(rows)}
-        X = np.ascontiguousarray(X, dtype=self.X.dtype)
-        rows = zip(X, candidates.numpy(), strict=True)
-        return torch.tensor([self._positions.get(x.tobytes() + s.tobytes(), -1) for x, s in rows])
+            rows = zip(self._keys(self.X), self.candidates, strict=True)
+            self._positions = {x + s.tobytes(): i for i, (x, s) in enumerate(rows)}
+        rows = zip(self._keys(X), candidates.numpy(), strict=True)
+        return torch.tensor([self._positions.get(x + s.tobytes(), -1) for x, s in rows])
+
+    def _keys(self, X: np.ndarray | SparseRows) -> list[bytes]:
+        """Return what rows hold, in the form of those that predictions are made from."""
+        if isinstance(self.X, SparseRows):
+            X = X if isinstance(X, SparseRows) else SparseRows(X)
+            return X.astype(self.X.dtype).keys()
+        X = X.toarray() if isinstance(X, SparseRows) else X
+        return [x.tobytes() for x in np.ascontiguousarray(X, dtype=self.X.dtype)]
 
     @torch.no_grad()
     def left_out_coef(self, own: Tensor) -> Iterator[Tensor]:
@@ -240,7 +252,7 @@ class _Reordered:
 
 
 def fit_kernel_votes(
-    X: np.ndarray,
+    X: np.ndarray | SparseRows,
     candidates: sp.csr_array,
     order: np.ndarray,
     *,
@@ -255,7 +267,7 @@ def fit_kernel_votes(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         The rows.
     candidates : csr_array of shape (n_voters, n_classes), dtype bool
         Candidates of the rows in the order given next.
@@ -297,13 +309,15 @@ def fit_kernel_votes(
     """
     if torch.device(device).type == "mps":  # it has no double precision
         device = "cpu"
-    n_features, n_classes = int(np.prod(X.shape[1:])), candidates.shape[1]
+    # the views of sparse rows are never all there
+    n_features = 0 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
+    n_classes = candidates.shape[1]
     check_memory(len(order), n_features, n_classes, n_landmarks, max_memory)
-    rows = _Reordered(X, order)
+    rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates.toarray()).to(device)
     votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
-    basis = order[: len(regression.basis[0])]
+    basis = order[: regression.n_basis]
     own = candidates[: len(basis)].toarray()
     model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
     fitted = regression.fitted(votes.proba).cpu()
