@@ -9,9 +9,8 @@ from latex2mathml.converter import convert
 from sphinx.util import logging
 
 # The checkout's own package, whether it is installed or not, and the scripts of the experiments.
-DOCS = Path(__file__).resolve().parent
-EXPERIMENTS = DOCS.parent / "examples" / "paper"
-sys.path[:0] = [str(DOCS.parent), str(EXPERIMENTS)]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "examples" / "paper"))
 
 from cells import Results
 from pictures import write_pictures
@@ -19,6 +18,9 @@ from pictures import write_pictures
 import sklearn_cleanse
 
 logger = logging.getLogger(__name__)
+
+DOCS = Path(__file__).resolve().parent
+EXPERIMENTS = DOCS.parent / "examples" / "paper"
 
 SHORT_CELL = 22  # characters: "+10.64 ± 0.94 (10 of 10)" may break, "85.58 ± 3.49" may not
 

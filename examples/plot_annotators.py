@@ -2,18 +2,18 @@
 From annotators who disagree to labels
 ======================================
 
-**The problem.** Five people label images of digits. They differ in skill, nobody labels everything,
-and where they disagree there is no referee. The usual way out is a majority vote, in which the two
-careless ones outvote the careful one. The other way is not to decide at once: keep every label that
-somebody gave as a *candidate*, and let all images together say which to believe.
+**The problem.** Five people label images of digits. They differ in skill, nobody labels
+everything, and where they disagree there is no referee. The usual way out is a majority vote, in
+which the two careless ones outvote the careful one. The other way is not to decide at once: keep
+every label that somebody gave as a *candidate*, and let all images together say which to believe.
 """
 
 # %%
 # The annotators
 # --------------
-# Nobody gave us a table of annotators with true labels beside it, so we make one from scikit-learn's
-# digits. Each annotator is right with some probability; a wrong label is one that looks similar: an
-# 8 becomes a 3 rather than a 0. Four labels in ten are missing.
+# Nobody gave us a table of annotators with true labels beside it, so we make one from
+# scikit-learn's digits. Each annotator is right with some probability; a wrong label is one that
+# looks similar: an 8 becomes a 3 rather than a 0. Four labels in ten are missing.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -66,8 +66,8 @@ believed = model.disambiguate(X, S)
 # -----------
 # Left, the share of right labels: of each annotator, of the majority, and of the candidates that
 # CleanSE believes. The line is as far as one can get, as in some rows nobody gave the true label.
-# Right, images on which the majority and CleanSE differ, drawn at random: what each annotator said,
-# and what comes of it. The framed digit is true.
+# Right, images on which the majority and CleanSE differ, drawn at random: what each annotator
+# said, and what comes of it. The framed digit is true.
 share = {name: (votes[name] == y)[votes[name].notna()].mean() for name in SKILL}
 share |= {"majority": (majority == y).mean(), "CleanSE": (believed == y).mean()}
 ceiling = S.to_numpy()[np.arange(len(y)), y].mean()
@@ -127,8 +127,8 @@ print(f"SVM on the majority's labels                {rival.score(X_test, y_test)
 #
 # The caveat
 # ----------
-# The true label must be among the candidates. Where nobody gave it, no choice among them is right;
-# more annotators per image raise the dotted line. If a label that one person gave alone is mostly a
-# slip, ask for a second opinion: ``candidates_from_votes(votes, min_votes=2)``. And annotators who
-# all make the *same* mistake on the same kind of image cannot be corrected by other images of that
-# kind: see :doc:`/auto_examples/plot_worlds_of_candidates`.
+# The true label must be among the candidates. Where nobody gave it, no choice among them is
+# right; more annotators per image raise the dotted line. If a label that one person gave alone is
+# mostly a slip, ask for a second opinion: ``candidates_from_votes(votes, min_votes=2)``. And
+# annotators who all make the *same* mistake on the same kind of image cannot be corrected by
+# other images of that kind: see :doc:`/auto_examples/plot_worlds_of_candidates`.

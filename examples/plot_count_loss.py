@@ -3,8 +3,8 @@ The count loss by itself: learning from counts alone
 ====================================================
 
 **The problem.** Sometimes there are no labels at all, only counts. A clinic tells how many of its
-eight patients were ill, not which. A polling station tells how its district voted, nobody tells how
-you did. And often not even the number is certain: "two to four of them".
+eight patients were ill, not which. A polling station tells how its district voted, nobody tells
+how you did. And often not even the number is certain: "two to four of them".
 
 CleanSE uses counts to keep predictions within bounds. The function behind this can be used on its
 own, and on its own it is enough to learn from: `interval_log_prob` is the exact probability that a
@@ -14,8 +14,8 @@ count lies in an interval, and it has a gradient.
 # %%
 # Bags with counts
 # ----------------
-# Two half-moons. Points come in bags of eight, and of each bag we are told how many points are of the
-# lower moon, give or take one.
+# Two half-moons. Points come in bags of eight, and of each bag we are told how many points are of
+# the lower moon, give or take one.
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
@@ -42,7 +42,8 @@ upper = np.clip(counts + 1, 0, BAG_SIZE)
 # %%
 # The probability of a count
 # --------------------------
-# Eight points with the same probability have a binomial count, and there the result can be checked:
+# Eight points with the same probability have a binomial count, and there the result can be
+# checked:
 p, low, high = 0.3, 2, 4
 logits = torch.full((BAG_SIZE, 1), float(np.log(p / (1 - p))), dtype=torch.float64)
 ours = interval_log_prob(logits, torch.tensor([low]), torch.tensor([high])).exp().item()
@@ -52,8 +53,8 @@ print(f"P({low} <= count <= {high}) = {ours:.12f}, by scipy {exact:.12f}")
 # %%
 # Training on nothing else
 # ------------------------
-# A bag is a column: its eight logits, and its bounds. The loss is minus the log-probability that each
-# count is within its bounds. No point has a label.
+# A bag is a column: its eight logits, and its bounds. The loss is minus the log-probability that
+# each count is within its bounds. No point has a label.
 torch.manual_seed(0)
 network = torch.nn.Sequential(
     torch.nn.Linear(2, 32),
@@ -76,9 +77,9 @@ for _ in range(400):
 # %%
 # The picture
 # -----------
-# Left, what is known: a line joins the points of a bag with their centre, and its colour is the count.
-# Four bags are drawn. Right, what was learnt: the probability of the lower moon. The colour of a point
-# is its true label, which nothing has seen.
+# Left, what is known: a line joins the points of a bag with their centre, and its colour is the
+# count. Four bags are drawn. Right, what was learnt: the probability of the lower moon. The
+# colour of a point is its true label, which nothing has seen.
 figure, (known, learnt) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
 colours = plt.get_cmap("coolwarm")
 known.scatter(*X.T, s=6, color="#C9D0D8")
@@ -115,7 +116,7 @@ print(f"accuracy on new points: {((logits > 0) == y_new).mean():.1%}")
 # %%
 # The caveat
 # ----------
-# It works because bags differ. If every bag had four points of eight, counts would say nothing about
-# single points. In partial label learning the bounds are wide, from the clean rows of a label to its
-# candidates, so there the count loss only holds back what is impossible; the votes do the rest.
-# :doc:`Label counts </counts>` says how it is computed, and what it costs.
+# It works because bags differ. If every bag had four points of eight, counts would say nothing
+# about single points. In partial label learning the bounds are wide, from the clean rows of a
+# label to its candidates, so there the count loss only holds back what is impossible; the votes
+# do the rest. :doc:`Label counts </counts>` says how it is computed, and what it costs.

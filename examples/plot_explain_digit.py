@@ -10,9 +10,9 @@ images spoke for the label, those against.
 # %%
 # A doubtful digit
 # ----------------
-# Digits with candidates that look likely to a simple classifier, so that wrong ones are plausible.
-# We look at a training image with three candidates of which the model is neither sure nor clueless:
-# its confidence in the best candidate is the one nearest to 60 per cent.
+# Digits with candidates that look likely to a simple classifier, so that wrong ones are
+# plausible. We look at a training image with three candidates of which the model is neither sure
+# nor clueless: its confidence in the best candidate is the one nearest to 60 per cent.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -33,10 +33,10 @@ print(why)
 # %%
 # The picture
 # -----------
-# Left the image, with the confidence in each candidate below. Right the ten training images that say
-# most, the loudest first. The colour of a frame is the candidate that the image speaks for most, or
-# against if it says so; a thick frame speaks loudly. A star marks a *clean* image, whose label is
-# known. The others say what they say by what the rest, in turn, say of them.
+# Left the image, with the confidence in each candidate below. Right the ten training images that
+# say most, the loudest first. The colour of a frame is the candidate that the image speaks for
+# most, or against if it says so; a thick frame speaks loudly. A star marks a *clean* image, whose
+# label is known. The others say what they say by what the rest, in turn, say of them.
 COLOURS = dict(zip(why.labels, ("#E69F00", "#0072B2", "#CC79A7"), strict=True))
 figure = plt.figure(figsize=(10.5, 4.6), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=(1, 2.1))
@@ -67,9 +67,9 @@ plt.show()
 # %%
 # How to read it
 # --------------
-# The numbers add up: what the ten images say, and what all others say together, is what is known of
-# each candidate before label counts weigh it. Large contributions may cancel, so the last line of the
-# printed table matters more than any single image.
+# The numbers add up: what the ten images say, and what all others say together, is what is known
+# of each candidate before label counts weigh it. Large contributions may cancel, so the last line
+# of the printed table matters more than any single image.
 #
 # Is it right? In this example we know.
 print(f"believed: {why.labels[why.confidences.argmax()]}, true: {y[row]}")
@@ -85,6 +85,6 @@ print(f"all others:           {right_ones[order[50:]].mean():.1%}")
 # %%
 # The caveat
 # ----------
-# An explanation says why the model believes something, not that it is so. Images that look alike and
-# share a wrong candidate confirm each other: :doc:`/auto_examples/plot_worlds_of_candidates` shows when
-# that happens, and how it is noticed without true labels.
+# An explanation says why the model believes something, not that it is so. Images that look alike
+# and share a wrong candidate confirm each other: :doc:`/auto_examples/plot_worlds_of_candidates`
+# shows when that happens, and how it is noticed without true labels.

@@ -2,17 +2,17 @@
 A hundred thousand rows
 =======================
 
-**The problem.** All other rows vote on each row, and comparing all rows with each other takes time that
-grows with the cube of their number. A hundred thousand rows would need weeks, and 80 GB. They need
-neither: from 5,000 rows on, a thousand rows drawn at random stand for all (*landmarks*), and time and
-memory grow in proportion to the data.
+**The problem.** All other rows vote on each row, and comparing all rows with each other takes
+time that grows with the cube of their number. A hundred thousand rows would need weeks, and 80
+GB. They need neither: from 5,000 rows on, a thousand rows drawn at random stand for all
+(*landmarks*), and time and memory grow in proportion to the data.
 """
 
 # %%
 # The data
 # --------
-# Eight classes in 20 dimensions, each of several clusters. A row has two candidates on average, one
-# row in ten is clean for certain.
+# Eight classes in 20 dimensions, each of several clusters. A row has two candidates on average,
+# one row in ten is clean for certain.
 import time
 
 import matplotlib.pyplot as plt
@@ -40,8 +40,8 @@ print(f"{len(X):,} rows, {S.sum(axis=1).mean():.1f} candidates each, {X.nbytes /
 # %%
 # The fits
 # --------
-# The same call for all sizes. ``n_landmarks="auto"`` compares all rows with each other up to 5,000 of
-# them, and takes 1,000 landmarks beyond.
+# The same call for all sizes. ``n_landmarks="auto"`` compares all rows with each other up to
+# 5,000 of them, and takes 1,000 landmarks beyond.
 rows = [1_000, 4_000, 20_000, 100_000]
 seconds, accuracy = [], []
 for n in rows:
@@ -50,9 +50,8 @@ for n in rows:
     seconds.append(time.perf_counter() - began)
     accuracy.append(model.score(X_test, y_test))
     found = (model.disambiguate(X[:n], S[:n]) == y[:n]).mean()
-    print(
-        f"{n:>8,} rows {seconds[-1]:6.1f} s   {accuracy[-1]:.1%} of new rows, {found:.1%} of the candidates"
-    )
+    print(f"{n:>8,} rows {seconds[-1]:6.1f} s   {accuracy[-1]:.1%} of new rows, ", end="")
+    print(f"{found:.1%} of the training labels")
 
 # %%
 # The picture
@@ -83,12 +82,12 @@ for ax in (time_ax, right_ax):
 plt.show()
 
 # %%
-# Time includes everything: the choice of scalings, the measure of where wrong candidates come from, the
-# votes, and the regression that predicts.
+# Time includes everything: the choice of scalings, the measure of where wrong candidates come
+# from, the votes, and the regression that predicts.
 #
 # The caveat
 # ----------
-# A thousand landmarks can only bend a border so often. Where more rows no longer help, more landmarks
-# may (``n_landmarks=3000`` takes nine times as long), or a network does, which goes on learning from
-# every row: `CleanSEClassifier` takes the same votes and trains batch by batch.
+# A thousand landmarks can only bend a border so often. Where more rows no longer help, more
+# landmarks may (``n_landmarks=3000`` takes nine times as long), or a network does, which goes on
+# learning from every row: `CleanSEClassifier` takes the same votes and trains batch by batch.
 # :doc:`Speed and large data </speed>` goes up to a million rows.

@@ -2,16 +2,18 @@
 Images with a convolutional network
 ===================================
 
-**The problem.** Rows of pixels are images, and an image shows the same thing when it is moved a little
-to the side. A kernel on pixels, or a dense network, has to learn that anew for every place. A
-convolutional network knows. Here is one of thirty lines, trained on images with candidate labels.
+**The problem.** Rows of pixels are images, and an image shows the same thing when it is moved a
+little to the side. A kernel on pixels, or a dense network, has to learn that anew for every
+place. A convolutional network knows. Here is one of thirty lines, trained on images with
+candidate labels.
 """
 
 # %%
 # The images
 # ----------
-# scikit-learn's digits, each put at a random place of a larger canvas, so that pixels no longer say
-# where the strokes are. Images go to `fit` as they are, in the shape (images, channels, height, width).
+# scikit-learn's digits, each put at a random place of a larger canvas, so that pixels no longer
+# say where the strokes are. Images go to `fit` as they are, in the shape (images, channels,
+# height, width).
 import time
 
 import matplotlib.pyplot as plt
@@ -36,8 +38,8 @@ X, X_test, S, _, y, y_test = train_test_split(X, S, y, train_size=900, random_st
 # %%
 # The network
 # -----------
-# A module is called with the number of channels and of classes. It returns logits; what else it does is
-# its own affair.
+# A module is called with the number of channels and of classes. It returns logits; what else it
+# does is its own affair.
 
 
 class SmallCNN(torch.nn.Module):
@@ -60,9 +62,10 @@ class SmallCNN(torch.nn.Module):
 # %%
 # The fits
 # --------
-# A kernel on pixels is of little use here: a 3 on the left resembles a 0 on the left more than a 3 on
-# the right. So it has no say in predictions (``kernel_share=0``). Its votes still guide the network at
-# the beginning of training; to see whether that helps, one fit goes without (``temperature=1``).
+# A kernel on pixels is of little use here: a 3 on the left resembles a 0 on the left more than a
+# 3 on the right. So it has no say in predictions (``kernel_share=0``). Its votes still guide the
+# network at the beginning of training; to see whether that helps, one fit goes without
+# (``temperature=1``).
 common = {"n_members": 1, "max_epochs": 10, "batch_size": 64, "kernel_share": 0, "random_state": 0}
 models = {
     "kernel on pixels": CleanSEKernelClassifier(),
@@ -82,8 +85,8 @@ for name, model in models.items():
 # %%
 # The picture
 # -----------
-# Training images with their candidates, the digit that the CNN believes in bold, and the accuracy on
-# new images.
+# Training images with their candidates, the digit that the CNN believes in bold, and the accuracy
+# on new images.
 model = models["CNN"]
 believed = model.disambiguate(X, S)
 figure = plt.figure(figsize=(11, 4), layout="constrained")
@@ -111,8 +114,8 @@ plt.show()
 # %%
 # The caveat
 # ----------
-# This is one split. Votes are as good as the features they are taken from: here they are right about
-# half the time, which the network can use while it knows nothing, and outgrows later. Compare with
-# ``temperature=1`` on your own data. Where you have embeddings from a trained network, votes are good,
-# and the kernel alone may do: it takes seconds. ``module="resnet34"`` is there for larger images, and
-# for that you will want ``device="cuda"``.
+# This is one split. Votes are as good as the features they are taken from: here they are right
+# about half the time, which the network can use while it knows nothing, and outgrows later.
+# Compare with ``temperature=1`` on your own data. Where you have embeddings from a trained
+# network, votes are good, and the kernel alone may do: it takes seconds. ``module="resnet34"`` is
+# there for larger images, and for that you will want ``device="cuda"``.

@@ -2,18 +2,18 @@
 Kernel or network? Accuracy against seconds
 ===========================================
 
-**The problem.** `CleanSEKernelClassifier` takes a second and has nothing to tune. `CleanSEClassifier`
-trains a network on the same votes, takes a hundred times as long, and has many parameters. Is it worth
-it? That depends on the data. Here are two data sets on which the answers differ, and a way to find out
-without true labels.
+**The problem.** `CleanSEKernelClassifier` takes a second and has nothing to tune.
+`CleanSEClassifier` trains a network on the same votes, takes a hundred times as long, and has
+many parameters. Is it worth it? That depends on the data. Here are two data sets on which the
+answers differ, and a way to find out without true labels.
 """
 
 # %%
 # Two data sets
 # -------------
-# Digits are kind to kernels: similar images mean similar labels. The other set is not: the label is
-# made of the signs of three features, and 27 more say nothing. To a kernel all features are alike, so
-# that rows look similar for no reason; a network can learn which ones matter.
+# Digits are kind to kernels: similar images mean similar labels. The other set is not: the label
+# is made of the signs of three features, and 27 more say nothing. To a kernel all features are
+# alike, so that rows look similar for no reason; a network can learn which ones matter.
 import time
 
 import matplotlib.pyplot as plt
@@ -39,8 +39,8 @@ problems = {
 # %%
 # The fits
 # --------
-# The kernel once, and networks for two to sixteen epochs: CleanSE, which has votes to learn from, and
-# plain CC, which has not. One network each (``n_members=1``) to save time.
+# The kernel once, and networks for two to sixteen epochs: CleanSE, which has votes to learn from,
+# and plain CC, which has not. One network each (``n_members=1``) to save time.
 EPOCHS = (2, 4, 8, 16)
 common = {"n_members": 1, "scaling": "standard", "random_state": 0}
 curves = {name: {} for name in problems}
@@ -81,8 +81,8 @@ plt.show()
 # %%
 # Finding out without true labels
 # -------------------------------
-# The covering rate, the share of predictions that lie in the candidate set, needs candidates only. Do
-# both measures agree on who is better?
+# The covering rate, the share of predictions that lie in the candidate set, needs candidates
+# only. Do both measures agree on who is better?
 print(f"{'':<28}{'method':<10}{'accuracy':>10}{'covering rate':>16}{'seconds':>10}")
 for name, by_method in curves.items():
     for method, points in by_method.items():
@@ -92,7 +92,8 @@ for name, by_method in curves.items():
 # %%
 # The caveat
 # ----------
-# Start with the kernel: it is the cheapest way to learn what your candidates are worth. Train a network
-# where the covering rate on held-out rows says that it is better, or where there is structure that no
-# kernel on your features sees, as in images: :doc:`/auto_examples/plot_images_cnn`. Seconds are those of
-# this machine; with a small network and few rows, one thread is fastest.
+# Start with the kernel: it is the cheapest way to learn what your candidates are worth. Train a
+# network where the covering rate on held-out rows says that it is better, or where there is
+# structure that no kernel on your features sees, as in images:
+# :doc:`/auto_examples/plot_images_cnn`. Seconds are those of this machine; with a small network
+# and few rows, one thread is fastest.

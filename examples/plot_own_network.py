@@ -2,9 +2,9 @@
 A network of your own
 =====================
 
-**The problem.** The built-in network is a good default for tables. You may know better: that a feature
-is an angle, that two halves of a row are alike, that a certain layer works on your data. Then hand over
-a class of yours. Everything else, votes, counts, members, scaling, stays as it is.
+**The problem.** The built-in network is a good default for tables. You may know better: that a
+feature is an angle, that two halves of a row are alike, that a certain layer works on your data.
+Then hand over a class of yours. Everything else, votes, counts, members, scaling, stays as it is.
 """
 
 # %%
@@ -35,9 +35,9 @@ S = make_candidates(y, "flip", flip_proba=0.4, random_state=0)
 # %%
 # The network
 # -----------
-# The class is called with the number of features and of classes, and whatever ``module_params`` holds.
-# It returns logits, or logits and a representation. This one first turns each feature into waves of
-# random frequencies, which lets a network bend its borders sharply.
+# The class is called with the number of features and of classes, and whatever ``module_params``
+# holds. It returns logits, or logits and a representation. This one first turns each feature into
+# waves of random frequencies, which lets a network bend its borders sharply.
 
 
 class Waves(torch.nn.Module):
@@ -79,8 +79,8 @@ for model in models.values():
 # %%
 # The picture
 # -----------
-# What each network predicts in the plane, and the training points in their true colours. Pale points
-# are those with several candidates.
+# What each network predicts in the plane, and the training points in their true colours. Pale
+# points are those with several candidates.
 COLOURS = ["#0072B2", "#E69F00", "#009E73"]
 grid = np.stack(np.meshgrid(np.linspace(-1.15, 1.15, 220), np.linspace(-1.15, 1.15, 220)), axis=-1)
 clean = S.sum(axis=1) == 1
@@ -101,19 +101,18 @@ plt.show()
 # %%
 # The measure
 # -----------
-# Accuracy on new points is in the titles. Without true labels you would choose by the covering rate of
-# held-out candidates, as in :doc:`/auto_examples/plot_tune_without_truth`; here, on new points with
-# candidates drawn in the same way:
+# Accuracy on new points is in the titles. Without true labels you would choose by the covering
+# rate of held-out candidates, as in :doc:`/auto_examples/plot_tune_without_truth`; here, on new
+# points with candidates drawn in the same way:
 S_test = make_candidates(y_test, "flip", flip_proba=0.4, random_state=1)
 for name, model in models.items():
-    print(
-        f"{name:<24}{model.score(X_test, S_test):.1%} covered, {model.score(X_test, y_test):.1%} right"
-    )
+    covered, right = model.score(X_test, S_test), model.score(X_test, y_test)
+    print(f"{name:<24}{covered:.1%} covered, {right:.1%} right")
 
 # %%
 # The caveat
 # ----------
-# A network of your own is saved by reference to its class, so put it into a module that can be imported
-# where the model is loaded. Your module gets features that are scaled already (``scaling=`` says how),
-# and it is trained with the same recipe as the built-in one: ``lr``, ``schedule``, ``weight_decay`` and
-# ``batch_size`` may need another value.
+# A network of your own is saved by reference to its class, so put it into a module that can be
+# imported where the model is loaded. Your module gets features that are scaled already
+# (``scaling=`` says how), and it is trained with the same recipe as the built-in one: ``lr``,
+# ``schedule``, ``weight_decay`` and ``batch_size`` may need another value.

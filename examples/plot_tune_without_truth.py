@@ -2,19 +2,20 @@
 Tuning without true labels
 ==========================
 
-**The problem.** Every recipe for tuning begins with "hold out some labelled rows". You have none: your
-labels are sets of candidates. What can be measured on held-out *candidates*, and does it choose well?
+**The problem.** Every recipe for tuning begins with "hold out some labelled rows". You have none:
+your labels are sets of candidates. What can be measured on held-out *candidates*, and does it
+choose well?
 """
 
 # %%
 # What can be measured
 # --------------------
-# The *covering rate* is the share of predictions that lie in the candidate set of their row. A random
-# guess is covered now and then; a right answer always is. So it rises with the accuracy and is never
-# below it. `candidate_log_loss` does the same for probabilities.
+# The *covering rate* is the share of predictions that lie in the candidate set of their row. A
+# random guess is covered now and then; a right answer always is. So it rises with the accuracy
+# and is never below it. `candidate_log_loss` does the same for probabilities.
 #
-# Digits with candidates that look likely, so that covering is not too easy. True labels are kept for
-# the end.
+# Digits with candidates that look likely, so that covering is not too easy. True labels are kept
+# for the end.
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import spearmanr
@@ -66,8 +67,8 @@ is_kernel = np.arange(len(measured)) < len(kernels)
 # %%
 # The picture
 # -----------
-# Each dot is a model. Where dots rise (left) or fall (right), the measure ranks models as true labels
-# would. The ring is what the measure chooses, the star what an oracle would.
+# Each dot is a model. Where dots rise (left) or fall (right), the measure ranks models as true
+# labels would. The ring is what the measure chooses, the star what an oracle would.
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.3), sharey=True, layout="constrained")
 choices = {
     "covering rate, %": (100 * covering, covering.argmax()),
@@ -105,7 +106,8 @@ print(f"{'a model at random':<32}{accuracy.mean():.1%}")
 # %%
 # The caveat
 # ----------
-# No measure on candidates sees an error *inside* the candidate set: a model that always believes the
-# more frequent of two labels that occur together covers every row and is still wrong. And among the
-# best models the order is chance. On real data, over all methods of the paper's experiments, the
-# covering rate chose within a point of the oracle in most cases: see :doc:`/benchmarks`.
+# No measure on candidates sees an error *inside* the candidate set: a model that always believes
+# the more frequent of two labels that occur together covers every row and is still wrong. And
+# among the best models the order is chance. On real data, over all methods of the paper's
+# experiments, the covering rate chose within a point of the oracle in most cases: see
+# :doc:`/benchmarks`.

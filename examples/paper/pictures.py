@@ -1,4 +1,4 @@
-"""Accuracy against seconds, a picture per data set, and critical differences, for the documentation.
+"""Accuracy against seconds, a picture per data set, and critical differences, for the docs.
 
     python examples/paper/pictures.py docs/benchmarks
 
@@ -45,7 +45,7 @@ def real_points(results, dataset) -> list[Point]:
         cells = [(group, "ours", dataset, method) for method in METHOD_NAMES]
         for j in np.flatnonzero(results.same_trials(cells)):
             method = cells[j][3]
-            # CleanSE's own rows on splits 0 to 4 may be of an older version; the fresh ones are not.
+            # CleanSE's rows on splits 0 to 4 may be of an older version, the fresh ones are not.
             if group == "fresh" or not method.startswith("cleanse"):
                 seconds = results.values(*cells[j], "seconds").mean()
                 found[method] = Point(

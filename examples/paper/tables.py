@@ -82,8 +82,8 @@ def headline_table(results) -> Table:
         frame.loc[numbers[name].idxmax(), name] = f"**{frame[name][numbers[name].idxmax()]}**"
     splits = len(results.lines("fresh", "ours", sets[0], "cleanse")) if sets else 0
     note = (
-        f"Test accuracy in %, mean of {splits} splits by which no default was chosen; best in bold. "
-        "Seconds per fit, mean over the sets, on a machine that may have done other "
+        f"Test accuracy in %, mean of {splits} splits by which no default was chosen; best in "
+        "bold. Seconds per fit, mean over the sets, on a machine that may have done other "
         "work at the time. Every network has the same layers and training."
     )
     return Table("headline", "Accuracy and seconds", frame, [note])
