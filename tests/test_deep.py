@@ -84,6 +84,14 @@ def test_every_count_loss_learns(count_loss, blobs):
     assert clf.history_[-1]["count_loss"] > 0
 
 
+@pytest.mark.parametrize(("n_rows", "expected"), [(100, 2e-4), (5000, 2e-4), (20_000, 5e-5)])
+def test_the_penalty_is_worth_a_fixed_number_of_rows(n_rows, expected, rng):
+    X, y = rng.normal(size=(n_rows, 2)), rng.randint(2, size=n_rows)
+    params = {"hidden_layer_sizes": (2,), "max_epochs": 1, "scaling": "standard"}
+    group = PartialLabelClassifier(**params).fit(X, y).net_.optimizer_.param_groups[0]
+    assert group["weight_decay"] == pytest.approx(expected / 2)  # two members
+
+
 @pytest.mark.parametrize("form", [PAPER_SETTINGS, RECONSTRUCTION])
 def test_the_papers_own_form_learns(form, blobs):
     X, S, y = blobs

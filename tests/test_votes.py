@@ -83,9 +83,12 @@ def test_a_winner_outside_the_candidates_is_never_used(voters):
 
 
 def test_over_all_classes_a_winner_outside_the_candidates_enhances_nothing(voters):
-    assert enhanced([3, 4, 1], voters, [1, 0, 1, 0], scope="all") == [0, 0, 0, 0]  # clean b
     assert enhanced([3, 4], voters, [0, 0, 1, 0], scope="all") == [0, 0, 0, 0]  # a, before c
-    assert enhanced([5, 3, 4], voters, [0, 1, 1, 0], scope="all") == [0, 0, 0, 0]  # clean d
+    assert enhanced([5, 5, 3], voters, [1, 0, 1, 0], scope="all") == [0, 0, 0, 0]  # d, twice
+
+
+def test_over_all_classes_clean_neighbours_of_a_candidate_decide_as_ever(voters):
+    assert enhanced([3, 4, 1], voters, [1, 1, 1, 0], scope="all") == [0, 1, 0, 0]
 
 
 def test_over_all_classes_a_winning_candidate_is_enhanced_as_ever(voters):

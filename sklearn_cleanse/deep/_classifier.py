@@ -72,8 +72,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=2e-4
-        L2 penalty on each network.
+    weight_decay : float or "auto", default="auto"
+        L2 penalty on each network. "auto" takes 2e-4, and beyond 5,000 rows less in proportion: a
+        prior is worth a fixed number of rows.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -146,7 +147,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions({"onecycle", "constant"})],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -173,7 +174,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=2e-4,
+        weight_decay="auto",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -389,6 +390,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size = self.batch_size
         if batch_size == "auto":
             batch_size = int(np.clip(candidates.shape[0] // 64, 16, 256))
+        weight_decay = self.weight_decay
+        if weight_decay == "auto":
+            weight_decay = 2e-4 * min(1.0, 5000 / candidates.shape[0])
         lr, schedule = self.lr, self.schedule
         if epochs is None:
             lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
@@ -401,7 +405,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             lr=lr,
             schedule=schedule,
             # Divide by n_members: losses are averaged, penalties are summed.
-            weight_decay=self.weight_decay / self.n_members,
+            weight_decay=weight_decay / self.n_members,
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device):

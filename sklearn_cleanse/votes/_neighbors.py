@@ -131,8 +131,8 @@ def hard_votes(
     own_candidates : Tensor of shape (n_queries, n_classes), dtype bool
         The queries' candidates.
     scope : {"candidates", "all"}, default="candidates"
-        With "all", neighbours vote over all classes: clean ones decide whatever their label, and
-        a winner that is no candidate of the query enhances nothing.
+        Where clean neighbours do not decide: with "all", the vote is over all classes, and a
+        winner that is no candidate of the query enhances nothing.
 
     Returns
     -------
@@ -159,9 +159,10 @@ def hard_votes(
     weights = (1 + bonus) * (similarity > -torch.inf)
     ballots = candidates.to(weights.dtype)
     clean = ballots * (candidates.sum(dim=1, keepdim=True) == 1)
-    clean_score, score = _tally(neighbors, weights, clean), _tally(neighbors, weights, ballots)
+    clean_score = _tally(neighbors, weights, clean) * own_candidates
+    score = _tally(neighbors, weights, ballots)
     if scope == "candidates":
-        clean_score, score = clean_score * own_candidates, score * own_candidates
+        score = score * own_candidates
     decided = (clean_score > 0).any(dim=1, keepdim=True)
     score = torch.where(decided, clean_score, score)
     best, winner = score.max(dim=1, keepdim=True)
