@@ -11,6 +11,7 @@ from sphinx.util import logging
 # The checkout's own package, whether it is installed or not, and the scripts of the experiments.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[1] / "examples" / "paper"))
+sys.path.insert(2, str(Path(__file__).parent))
 
 from cells import Results
 from pictures import write_pictures
@@ -65,10 +66,12 @@ html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # Pages without pages beside them: an empty navigation would only take width from their text.
-html_sidebars = {page: [] for page in ("index", "contributing", "search", "genindex")}
+html_sidebars = {page: [] for page in ("index", "contributing", "search", "genindex", "api")}
+html_sidebars["api/generated/*"] = ["rooms"]  # the rooms of the API, not its hundred names
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
+    "within_subsection_order": "gallery_order.Story",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"^(?!plot_)",
@@ -108,7 +111,15 @@ def mark_short_cells(app, doctree, page):
             entry["classes"].append("short")
 
 
+def list_rooms(app, page, template, context, doctree):
+    """Give pages of the API the headings of the API page, for their navigation."""
+    if page.startswith("api/generated/"):
+        links = app.env.tocs["api"].findall(docutils.nodes.reference)
+        context["rooms"] = [(link["anchorname"], link.astext()) for link in links]
+
+
 def setup(app):
+    app.connect("html-page-context", list_rooms)
     app.connect("builder-inited", draw_benchmarks)
     app.connect("doctree-resolved", mark_short_cells)
     app.connect("autodoc-skip-member", skip_foreign)

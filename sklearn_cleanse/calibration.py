@@ -126,7 +126,7 @@ class Calibration:
         ballots: Tensor,
         own: Tensor,
     ) -> Tensor:
-        """Let neighbours vote on rows: the enhanced label of Eq. (3), or its soft form.
+        """Let neighbours vote on rows: the enhanced label of equation (3), or its soft form.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Calibration:
         votes: Tensor,
         temperature: float | None = None,
     ) -> Tensor:
-        """Turn votes into the weights that a base loss trains on: Eq. (2) and (4).
+        """Turn votes into the weights that a base loss trains on: equation (2) and (4).
 
         Eq. (4) gives the candidate that the votes name the weight T, the others 1. With K so
         defined, a loss that keeps confidences is trained on K times confidence, normalised. Soft
@@ -195,7 +195,7 @@ class Calibration:
         return weights / weights.sum(dim=1, keepdim=True)
 
     def count(self, logits: Tensor, bounds: Tensor, max_count: int | None = None) -> Tensor:
-        """Compute the count term of a batch, R_g of Eq. (10) to (12), before it is weighed by λ.
+        """Compute the count term of a batch, R_g of equations (10) to (12), without its weight λ.
 
         Parameters
         ----------

@@ -165,21 +165,54 @@ def test_the_functions_named_beside_the_equations_exist():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
-    """Blocks marked ``python`` run as they stand, in order; those marked ``py`` do not."""
+def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    """Blocks marked ``python`` run as they stand, in order; those marked ``py`` do not.
+
+    A block marked ``text`` straight after one is what it prints.
+    """
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     names = {"__name__": page.stem}
     text = page.read_text(encoding="utf-8")
-    for match in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S):
+    blocks = r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?"
+    for match in re.finditer(blocks, text, re.M | re.S):
         line = text[: match.start(1)].count("\n")
         # Blank lines in front, so that a traceback names the line of the page.
         exec(compile("\n" * line + match[1], str(page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert match[2] is None or printed == match[2]
 
 
 def test_the_readme_and_the_guide_have_code():
     for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
         assert "```python\n" in page.read_text(encoding="utf-8")
+
+
+def test_summaries_are_whole_sentences():
+    # Lists of names show a docstring up to its first full stop: "Eq." would be the end of it.
+    for name, value in CALLABLES.items():
+        assert "Eq. " not in inspect.getdoc(value).partition("\n\n")[0], name
+
+
+def test_links_of_the_readme_lead_somewhere():
+    # Sphinx checks the links between the pages of docs; nothing else checks these.
+    targets = re.findall(
+        r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert len(targets) > 10
+    for target in targets:
+        assert (ROOT / target).exists(), target
+
+
+def test_every_example_tells_a_story_and_needs_no_file_of_ours():
+    examples = sorted((ROOT / "examples").glob("plot_*.py"))
+    assert len(examples) >= 10
+    for path in examples:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith('"""\n'), path.name
+        assert "plt.show()" in text, path.name
+        for foreign in ("paper/results", "open(", "fetch_pll", "load_pll"):
+            assert foreign not in text, path.name
 
 
 def test_the_version_has_its_page_of_changes():

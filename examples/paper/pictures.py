@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cells import Results, set_name
 from data import REAL, controlled_parts
+from label_free import draw_choices, measured_models
 from plan import METHOD_NAMES
 from ranking import average_ranks, gather
 
@@ -124,20 +125,27 @@ def write_pictures(results, folder) -> list[Path]:
     paths = []
     with matplotlib.rc_context(_STYLE):
         for kind, by_name in sets.items():
-            shown = []
-            for name, points in by_name.items():
-                if len(points) > 1:
-                    paths.append(
-                        _write(draw_points(points, set_name(name)), folder / f"{name}.svg")
-                    )
-                    about = f"{set_name(name)}: accuracy against seconds per fit"
-                    shown.append(f"![{about}]({folder.name}/{name}.svg)\n")
-            (folder / f"{kind}.md").write_text("\n".join(shown), encoding="utf-8")
+            shown = {name: points for name, points in by_name.items() if len(points) > 1}
+            for name, points in shown.items():
+                paths.append(_write(draw_points(points, set_name(name)), folder / f"{name}.svg"))
+            _list(folder, kind, {name: "accuracy against seconds per fit" for name in shown})
+        choices = measured_models(results)
+        for name, table in choices.items():
+            figure, ax = plt.subplots(figsize=(4.6, 3.6), layout="constrained")
+            draw_choices(table, set_name(name), ax)
+            paths.append(_write(figure, folder / f"label-free-{name}.svg"))
+        _list(folder, "label-free", {f"label-free-{d}": "measures of models" for d in choices})
         for cases in [cases for cases in gather(results) if cases.name in ("fresh", "controlled")]:
             ranks, n = average_ranks(cases), len(cases.cells)
             display = CriticalDifferenceDisplay.from_ranks(ranks, n, cases.headings).plot()
             paths.append(_write(display.figure_, folder / f"ranks-{cases.name}.svg"))
     return paths
+
+
+def _list(folder, kind, captions) -> None:
+    """Write the Markdown that shows some pictures of a folder, seen from the folder above."""
+    lines = [f"![{name}: {about}]({folder.name}/{name}.svg)\n" for name, about in captions.items()]
+    (folder / f"{kind}.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 def _write(figure, path) -> Path:

@@ -20,6 +20,7 @@ import pandas as pd
 import paper_numbers as paper
 from cells import RECIPES, Results, accuracy_table, mean_sd, methods_of, set_name, setting_of
 from data import BALANCES, IMAGES, KINDS, REAL, controlled_parts
+from label_free import label_free_table
 from plan import BATCH_SIZES, CALIBRATED, METHOD_NAMES, SWEEPS
 from ranking import average_ranks, gather, paper_table, ranking_table
 from render import Table, renew_text, write_tables
@@ -267,7 +268,7 @@ def all_tables(results: Results) -> list[Table]:
     tables += [image_table(results, d, r) for d in images for r in RECIPES]
     tables += [ablation_table(results), parts_table(results)]
     tables += [sweep_table(results, group, group, group) for group in SWEEPS]
-    tables += [calibrated_table(results), paper_table()]
+    tables += [calibrated_table(results), label_free_table(results), paper_table()]
     for cases in gather(results):
         if cases.name == "controlled":
             tables += [controlled_table(cases, balance) for balance in BALANCES]

@@ -34,7 +34,7 @@ def is_clean(candidates: sp.csr_array) -> np.ndarray:
 
 
 def candidate_counts(candidates: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Count clean samples and candidates of each class: the bounds of Eq. (9).
+    """Count clean samples and candidates of each class: the bounds of equation (9).
 
     Parameters
     ----------

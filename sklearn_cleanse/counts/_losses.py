@@ -328,7 +328,7 @@ def interval_loss(
 def entropy_loss(
     logits: Tensor, lower: Any, upper: Any, proportions: Any = None, *, max_count: int | None = None
 ) -> Tensor:
-    """``-P log P`` summed over classes, Eq. (10) as printed.
+    """``-P log P`` summed over classes, equation (10) as printed.
 
     It vanishes at P = 0 too: below P = 1/e its gradient drives counts out of their interval.
 

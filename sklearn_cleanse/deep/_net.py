@@ -81,7 +81,7 @@ class StepLoss(NamedTuple):
 def step_loss(
     training: Training, logits: Tensor, batch: Batch, weights: Tensor, sample_weight: Tensor | None
 ) -> StepLoss:
-    """Compute the loss of a step, Eq. (15): the reweighted base loss plus λ times the count term.
+    """Compute the loss of a step: the reweighted base loss plus λ times the count term, Eq. (15).
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def hard_votes(
     own_candidates: Tensor,
     scope: str = "candidates",
 ) -> Tensor:
-    """Choose the enhanced label of Eq. (3).
+    """Choose the enhanced label of equation (3).
 
     Clean neighbours whose label is a candidate of the query decide: the label with most of them,
     then the nearest. Where there is none, each neighbour votes for all of its candidates, and the
