@@ -56,7 +56,7 @@ def final_step(fitted: Any, X: Any = None) -> tuple[Any, Any]:
         return final_step(fitted.best_estimator_, X)
     if hasattr(fitted, "refit"):
         raise ValueError(
-            f"this {type(fitted).__name__} holds no fitted estimator, as it has refit=False; fit it "
-            "with refit=True, or fit an estimator with its best_params_"
+            f"this {type(fitted).__name__} holds no fitted estimator, as it has refit=False; fit "
+            "it with refit=True, or fit an estimator with its best_params_"
         )
     return fitted, X

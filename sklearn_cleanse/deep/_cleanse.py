@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import first_equals
 from ..calibration import Calibration
-from ..candidates import candidate_softmax, check_candidates, check_index, estimate_proportions
+from ..candidates import candidate_softmax, check_graded, check_index, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -26,6 +26,7 @@ from ..explanation import (
 )
 from ..losses import check_loss
 from ..votes import fit_kernel_votes
+from ..votes._kernel_votes import regrade_votes
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
 
@@ -113,6 +114,11 @@ class CleanSEClassifier(PartialLabelClassifier):
     loss_params : dict, default=None
         Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
         of "scarce".
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -244,6 +250,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         kernel_share="auto",
         count_loss="interval",
         loss_params=None,
+        graded=False,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
@@ -267,6 +274,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         super().__init__(
             loss,
             loss_params=loss_params,
+            graded=graded,
             module=module,
             module_params=module_params,
             hidden_layer_sizes=hidden_layer_sizes,
@@ -300,12 +308,13 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device):
+    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
         """Let all other rows vote on each row; return votes by candidate, and the regression."""
         if self.vote != "kernel" or self.temperature == 1:
             return None, None, None
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
-        first = first_equals(X, candidates, used, by_content)
+        marks = candidates if grades is None else grades
+        first = first_equals(X, marks, used, by_content)
         voters = shuffle[first[shuffle] == shuffle]
         votes, model, fitted = fit_kernel_votes(
             X,
@@ -314,6 +323,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             count_strength=self.count_strength,
             n_landmarks=self.n_landmarks,
             device=device,
+            grades=None if grades is None else grades[voters],
         )
         place = np.empty(len(used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
@@ -440,27 +450,34 @@ class CleanSEClassifier(PartialLabelClassifier):
             )
         check_index(X, y)
         X = self._check_X(X, reset=False)
-        candidates = None
+        candidates = grades = None
         if y is not None:
-            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+            _, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X), classes=self.classes_
+            )
         explanations = []
-        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
-            explanations += self._explain_block(block, own)
+        for block in blocks_to_explain(X, candidates, grades, len(self.classes_)):
+            explanations += self._explain_block(*block)
         return explanations
 
-    def _explain_block(self, X, own) -> list[Explanation]:
+    def _explain_block(self, X, own, grades) -> list[Explanation]:
         if self._kernel is not None:
             _, votes, parts = poll_kernel(self._kernel, X, own, self.classes_)
         else:
             space = self._voters.calibration.neighbor_space
             directions = torch.from_numpy(self.net_.directions(X, space))
             votes, parts = poll_neighbors(self._voters, directions, own, self.classes_)
+        if grades is not None and self._kernel is not None:
+            votes = regrade_votes(votes, grades)
         keeps = check_loss(self.loss).confidences
         sets = sp.csr_array(own.numpy())
         kept = None
         if keeps is not None:
             kept = torch.from_numpy(self.net_.confidences(X, sets, keeps).toarray())
-        weights = self._calibration_.weigh(kept, own, votes.to(torch.float32))
-        confidences = candidate_softmax(self._log_proba_of(X), sets).toarray()
+            kept = regrade_votes(kept, grades)
+        marks = own if grades is None else grades.float() * own
+        weights = self._calibration_.weigh(kept, marks, votes.to(torch.float32))
+        believed = torch.from_numpy(candidate_softmax(self._log_proba_of(X), sets).toarray())
+        confidences = regrade_votes(believed, grades).numpy()
         best = self._most_likely_of(X)
         return assemble(self.classes_, own, confidences, votes, weights, best, parts)

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._device import check_magnitude, choose_device
 from .._rows import SparseRows, refuse_text
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import check_candidates, check_index
+from ..candidates import check_graded, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import fit_kernel_votes
+from ..votes._kernel_votes import regrade_votes
 
 __all__ = ["CleanSEKernelClassifier"]
 
@@ -43,6 +44,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
         5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     max_iter : int, default=20
         Most rounds of votes.
     max_memory : float, default=8.0
@@ -101,6 +107,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         "ridge": [Interval(Real, 1e-6, 1e6, closed="both")],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "graded": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
         "device": [str, torch.device],
@@ -113,6 +120,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         ridge=0.05,
         count_strength="auto",
         n_landmarks="auto",
+        graded=False,
         max_iter=20,
         max_memory=8.0,
         device="auto",
@@ -121,6 +129,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         self.ridge = ridge
         self.count_strength = count_strength
         self.n_landmarks = n_landmarks
+        self.graded = graded
         self.max_iter = max_iter
         self.max_memory = max_memory
         self.device = device
@@ -144,7 +153,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
-            (n_samples,).
+            (n_samples,). With ``graded``, the matrix may hold numbers from 0 to 1.
 
         Returns
         -------
@@ -155,8 +164,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)
-            self.classes_, candidates = check_candidates(y, n_samples=len(X))
-            order = np.argsort(content_rank(X, candidates), kind="stable")
+            self.classes_, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X)
+            )
+            marks = candidates if grades is None else grades
+            order = np.argsort(content_rank(X, marks), kind="stable")
             order = order[check_random_state(self.random_state).permutation(len(X))]
             votes, model, fitted = fit_kernel_votes(
                 X,
@@ -168,6 +180,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 max_rounds=self.max_iter,
                 max_memory=self.max_memory,
                 device=choose_device(self.device),
+                grades=None if grades is None else grades[order],
             )
             self.model_, self.n_landmarks_ = model, len(model.coef)
             # what `disambiguate` says of these rows
@@ -175,6 +188,9 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             proba = model.vote_on(scores, torch.from_numpy(candidates[order].toarray()))
             back = np.argsort(order)
             self.candidate_proba_ = proba.numpy()[back]
+            if grades is not None:
+                self.candidate_proba_ = self.candidate_proba_ * grades.toarray()
+                self.candidate_proba_ /= self.candidate_proba_.sum(axis=1, keepdims=True)
             if sp.issparse(y):
                 self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
             self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
@@ -279,12 +295,15 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         """
         check_index(X, y)
         X = self._check_X(X)
-        candidates = None
+        candidates = grades = None
         if y is not None:
-            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+            _, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X), classes=self.classes_
+            )
         explanations = []
-        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
+        for block, own, odds in blocks_to_explain(X, candidates, grades, len(self.classes_)):
             _, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
+            votes = regrade_votes(votes, odds)
             best = self.model_.scores(block).argmax(dim=1).numpy()
             explanations += assemble(self.classes_, own, votes.numpy(), votes, votes, best, parts)
         return explanations

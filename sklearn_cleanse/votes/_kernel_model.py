@@ -262,6 +262,7 @@ def fit_kernel_votes(
     max_rounds: int = 20,
     max_memory: float = 8.0,
     device: torch.device | str = "cpu",
+    grades: sp.csr_array | None = None,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
@@ -286,6 +287,8 @@ def fit_kernel_votes(
         GiB that votes may take. What would take more is refused before it starts.
     device : torch.device or str, default="cpu"
         Where to compute; the CPU in place of MPS, which has no double precision.
+    grades : csr_array of shape (n_voters, n_classes), default=None
+        Odds of each candidate beforehand, in the order given. Even odds if None.
 
     Returns
     -------
@@ -316,7 +319,12 @@ def fit_kernel_votes(
     rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates.toarray()).to(device)
-    votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
+    odds = None
+    if grades is not None:
+        odds = torch.from_numpy(grades.toarray()).to(device).masked_fill(~sets, 1.0)
+    votes = kernel_votes(
+        regression, sets, count_strength=count_strength, max_rounds=max_rounds, grades=odds
+    )
     basis = order[: regression.n_basis]
     own = candidates[: len(basis)].toarray()
     model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
