@@ -8,6 +8,7 @@ from ._version import __version__
 #: data, metrics or kernel methods alone never waits for torch.
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
+    "RECONSTRUCTION": "deep",
     "CleanSEClassifier": "deep",
     "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",

@@ -57,6 +57,8 @@ class Calibration:
     vote : {"kernel", "soft", "hard"}, default="kernel"
         Who votes: all other rows, by kernel regression, before training; or neighbours while the
         network is trained, with their confidences or by Eq. (3).
+    vote_scope : {"candidates", "all"}, default="candidates"
+        Which labels a hard vote is taken over; one outside the row's candidates enhances nothing.
     n_neighbors : int, default=10
         Voters of each row.
     neighbors_from : {"dataset", "batch"}, default="dataset"
@@ -87,6 +89,7 @@ class Calibration:
 
     temperature: float = 3.0
     vote: str = "kernel"
+    vote_scope: str = "candidates"
     n_neighbors: int = 10
     neighbors_from: str = "dataset"
     neighbor_space: str = "representation"
@@ -145,7 +148,7 @@ class Calibration:
         if self.vote == "soft":
             votes = candidate_shares(soft_votes(neighbors, similarity, ballots), own)
         else:
-            votes = hard_votes(neighbors, similarity, candidates, own)
+            votes = hard_votes(neighbors, similarity, candidates, own, scope=self.vote_scope)
         # A clean row's enhanced label is its only candidate, whoever its neighbours are.
         return torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
 

@@ -80,6 +80,7 @@ def _build_module(estimator, X, n_added: int, n_classes: int) -> nn.Module:
             )
         params = {
             "hidden_layer_sizes": sizes,
+            "batch_norm": estimator.batch_norm,
             "dropout": estimator.dropout,
             "n_members": estimator.n_members,
             **params,

@@ -57,6 +57,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
+    batch_norm : bool, default=True
+        Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=2
@@ -76,8 +78,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=2e-4
-        L2 penalty on each network.
+    weight_decay : float or "auto", default="auto"
+        L2 penalty on each network. "auto" takes 2e-4, and beyond 5,000 rows less in proportion: a
+        prior is worth a fixed number of rows.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -143,6 +146,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
+        "batch_norm": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
@@ -150,7 +154,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions({"onecycle", "constant"})],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -170,6 +174,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
+        batch_norm=True,
         dropout=0.2,
         n_members=2,
         scaling="auto",
@@ -177,7 +182,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=2e-4,
+        weight_decay="auto",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -193,6 +198,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.batch_norm = batch_norm
         self.dropout = dropout
         self.n_members = n_members
         self.scaling = scaling
@@ -400,6 +406,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size = self.batch_size
         if batch_size == "auto":
             batch_size = int(np.clip(candidates.shape[0] // 64, 16, 256))
+        weight_decay = self.weight_decay
+        if weight_decay == "auto":
+            weight_decay = 2e-4 * min(1.0, 5000 / candidates.shape[0])
         lr, schedule = self.lr, self.schedule
         if epochs is None:
             lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
@@ -412,7 +421,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             lr=lr,
             schedule=schedule,
             # Divide by n_members: losses are averaged, penalties are summed.
-            weight_decay=self.weight_decay / self.n_members,
+            weight_decay=weight_decay / self.n_members,
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
