@@ -13,6 +13,7 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "find_candidate_issues": "issues",
 }
 
 _SUBMODULES = (
@@ -23,6 +24,7 @@ _SUBMODULES = (
     "datasets",
     "deep",
     "explanation",
+    "issues",
     "kernel",
     "losses",
     "metrics",

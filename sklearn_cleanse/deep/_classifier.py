@@ -327,7 +327,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         # From an order that does not depend on how the rows came.
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
-        votes, kernel, scores = self._vote(X, own_candidates, used, by_content, shuffle, device)
+        own_candidates, votes, kernel, scores = self._vote(
+            X, own_candidates, used, by_content, shuffle, device
+        )
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -340,7 +342,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
-                start = net.confidences(X, candidates, loss.confidences)[used].data
+                own_X = X if is_all else X[used]
+                start = net.confidences(own_X, own_candidates, loss.confidences).data
         rows = TrainingRows(
             X,
             own_candidates,
@@ -391,8 +394,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device):
-        """Return the votes of all other rows, their regression and its scores: none here."""
-        return None, None, None
+        """Return the sets to train on, votes of all other rows, their regression and its scores.
+
+        Here the sets are the candidates, and nobody votes.
+        """
+        return candidates, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""
