@@ -20,7 +20,7 @@ from .._device import check_magnitude, choose_device
 from .._rows import SparseRows, refuse_text
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
 from ..candidates import candidate_softmax, check_graded, check_index
-from ..candidates._grades import entry_grades, regrade
+from ..candidates._grades import regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
@@ -354,9 +354,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         # From an order that does not depend on how the rows came.
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
-        votes, kernel, scores = self._vote(
+        own_candidates, votes, kernel, scores = self._vote(
             X, own_candidates, used, by_content, shuffle, device, own_grades
         )
+        own_grades = widen_grades(own_grades, own_candidates)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -369,8 +370,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
-                start = net.confidences(X, candidates, loss.confidences)
-                start = regrade(start, grades)[used].data
+                own_X = X if is_all else X[used]
+                start = net.confidences(own_X, own_candidates, loss.confidences)
+                start = regrade(start, own_grades).data
         rows = TrainingRows(
             X,
             own_candidates,
@@ -381,7 +383,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             used=None if is_all else used,
             confidences=start,
             votes=votes,
-            grades=entry_grades(own_grades, own_candidates),
+            grades=None if own_grades is None else own_grades.data,
         )
         rng = np.random.RandomState(random.randint(2**30) + n_before)
         training = self._plan(loss, loss_params, own_candidates, device, epochs)
@@ -425,8 +427,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
-        """Return the votes of all other rows, their regression and its scores: none here."""
-        return None, None, None
+        """Return the sets to train on, votes of all other rows, their regression and its scores.
+
+        Here the sets are the candidates, and nobody votes.
+        """
+        return candidates, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""

@@ -70,6 +70,9 @@ RECONSTRUCTION = PAPER_SETTINGS | {
     "count_weight": 0.1,
 }
 
+#: A label outside a set that may be wrong joins it from this share of the votes on.
+JOIN_SHARE = 0.1
+
 
 class CleanSEClassifier(PartialLabelClassifier):
     """Neural network for candidate labels, calibrated by clean samples.
@@ -117,6 +120,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags;
         "auto" measures how far that holds. 0 leaves counts out.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
+        Otherwise kernel votes may name labels outside a set, and the network is trained on the set
+        and these, which widens the counts' bounds as well; "auto" estimates the share without true
+        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
+        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
@@ -204,6 +213,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         votes; see `CleanSEKernelClassifier`.
     count_strength_ : float
         How strongly counts weighed kernel votes.
+    noise_ : float
+        The share of wrong sets that was reckoned with.
     interrupted_ : bool
         Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
         or a script ends as well, but the model can be used.
@@ -249,6 +260,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "vote_start": [Interval(Real, 0, 1, closed="both")],
         "vote_end": [Interval(Real, 0, 1, closed="right"), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
@@ -268,6 +280,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         vote_start=0.0,
         vote_end=1.0,
         count_strength="auto",
+        noise=0.0,
         n_landmarks="auto",
         kernel_share="auto",
         count_loss="interval",
@@ -329,14 +342,23 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.vote_start = vote_start
         self.vote_end = vote_end
         self.count_strength = count_strength
+        self.noise = noise
         self.n_landmarks = n_landmarks
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
-        """Let all other rows vote on each row; return votes by candidate, and the regression."""
+        """Let all other rows vote on each row; return votes by candidate, and the regression.
+
+        Where sets may be wrong, labels outside that get a good part of the vote join the set.
+        """
         if self.vote != "kernel" or self.temperature == 1:
-            return None, None, None
+            if self.noise != 0:
+                raise ValueError(
+                    f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
+                    "use vote='kernel' and temperature above 1, or noise=0"
+                )
+            return candidates, None, None, None
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
         marks = candidates if grades is None else grades
         first = first_equals(X, marks, used, by_content)
@@ -346,6 +368,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             candidates[voters],
             used[voters],
             count_strength=self.count_strength,
+            noise=self.noise,
             n_landmarks=self.n_landmarks,
             device=device,
             grades=None if grades is None else grades[voters],
@@ -353,8 +376,16 @@ class CleanSEClassifier(PartialLabelClassifier):
         place = np.empty(len(used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
         back = place[first]
+        proba = votes.proba.numpy()
+        if model.noise:
+            outside = sp.csr_array(proba >= JOIN_SHARE)[back]
+            candidates = (candidates + outside).sorted_indices()
         rows = np.repeat(back, np.diff(candidates.indptr))
-        return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
+        votes = proba[rows, candidates.indices]
+        if model.noise:  # what is left of the votes sums to one
+            kept = np.add.reduceat(votes, candidates.indptr[:-1])
+            votes = votes / np.repeat(kept, np.diff(candidates.indptr))
+        return candidates, votes, model, fitted[back]
 
     def _training_proba(self, X, candidates, used, scores):
         if not self._kernel_share():
@@ -411,6 +442,12 @@ class CleanSEClassifier(PartialLabelClassifier):
     def count_strength_(self):
         """How strongly counts weighed the kernel votes, from 0 to 1."""
         return self._kernel_fact("count_strength")
+
+    @property
+    def noise_(self):
+        """Share of wrong candidate sets that was reckoned with."""
+        check_is_fitted(self, "net_")
+        return 0.0 if self._kernel is None else self._kernel.noise
 
     def _kernel_fact(self, name):
         check_is_fitted(self, "net_")

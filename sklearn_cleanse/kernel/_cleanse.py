@@ -41,6 +41,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         candidates depend on its label alone, as where labels join at random or come in bags.
         "auto" measures how far features predict candidates beyond that, as they do where a set
         belongs to a kind of row. 0 leaves counts out.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
+        Otherwise votes may name a label outside the set; "auto" estimates the share without true
+        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
+        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
         5,000, then 1,000, fewer where their features would take more than 1 GiB.
@@ -66,11 +71,16 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         Votes on the training rows: the confidence in each candidate. Sparse if the candidates were.
     left_out_proba_ : ndarray of shape (n_samples, n_classes)
         What all other rows say of each training row, candidates or not, as probabilities.
+    label_proba_ : ndarray of shape (n_samples, n_classes)
+        The belief in each label of the training rows. Where ``noise_`` is not 0 it need not be a
+        candidate.
     dependence_ : float
         Share of the candidates' variation beyond labels that features predict: about 0 where
         labels join at random or in bags, towards 1 where a set belongs to a kind of row.
     count_strength_ : float
         How strongly counts weighed the votes.
+    noise_ : float
+        The share of wrong sets that was reckoned with.
     n_iter_ : int
         Rounds of votes taken.
     n_landmarks_ : int
@@ -106,6 +116,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "ridge": [Interval(Real, 1e-6, 1e6, closed="both")],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "graded": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -119,6 +130,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         *,
         ridge=0.05,
         count_strength="auto",
+        noise=0.0,
         n_landmarks="auto",
         graded=False,
         max_iter=20,
@@ -128,6 +140,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     ):
         self.ridge = ridge
         self.count_strength = count_strength
+        self.noise = noise
         self.n_landmarks = n_landmarks
         self.graded = graded
         self.max_iter = max_iter
@@ -175,6 +188,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 candidates[order],
                 order,
                 count_strength=self.count_strength,
+                noise=self.noise,
                 n_landmarks=self.n_landmarks,
                 ridge=self.ridge,
                 max_rounds=self.max_iter,
@@ -194,8 +208,9 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             if sp.issparse(y):
                 self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
             self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
+            self.label_proba_ = votes.proba.numpy()[back]
             self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
-            self.n_iter_ = votes.n_rounds
+            self.noise_, self.n_iter_ = votes.noise, votes.n_rounds
         return self
 
     def _check_X(self, X, reset=False):
