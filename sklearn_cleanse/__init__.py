@@ -15,6 +15,7 @@ _ROOMS = {
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
     "final_step": "pipelines",
+    "find_candidate_issues": "issues",
 }
 
 _SUBMODULES = (
@@ -25,6 +26,7 @@ _SUBMODULES = (
     "datasets",
     "deep",
     "explanation",
+    "issues",
     "kernel",
     "losses",
     "metrics",

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from ._rows import SparseRows
 from .candidates import check_index
 from .metrics._measures import _accuracy, covering_rate
-from .metrics._predictions import candidate_proba
+from .metrics._predictions import candidate_proba, without_grades
 from .metrics._readers import report_unknown
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
@@ -102,6 +102,7 @@ class PartialLabelMixin(ClassifierMixin):
         """
         check_index(X, y, "y")
         check_index(X, truth, "truth")
+        y = without_grades(self, y)
         predicted = self.predict(X)
         if truth is not None:
             return _accuracy(y, predicted, truth, self.classes_, sample_weight)

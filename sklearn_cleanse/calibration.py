@@ -171,8 +171,8 @@ class Calibration:
         ----------
         confidences : Tensor of shape (n_rows, n_classes) or None
             Present confidences, zero outside the candidates; None for a loss that keeps none.
-        candidates : Tensor of shape (n_rows, n_classes), dtype bool
-            The rows' candidates.
+        candidates : Tensor of shape (n_rows, n_classes)
+            The rows' candidates, or their grades.
         votes : Tensor of shape (n_rows, n_classes)
             As `collect` returns them, or those of all other rows.
         temperature : float, default=None
@@ -268,13 +268,13 @@ class Calibrator:
             In the order of ``rows.confidences``; these confidences themselves if nobody votes.
         """
         rows, T = self.rows, self.calibration.temperature_after(done)
-        ones = torch.ones_like(rows.confidences)
-        weights = rows.confidences if self._keeps_confidences else ones
+        even = rows.even_weights()
+        weights = rows.confidences if self._keeps_confidences else even
         if T == 1 or self.votes_in_batches:
             return weights
         if self.calibration.vote == "kernel":
             confidences = weights if self._keeps_confidences else None
-            return self.calibration.weigh(confidences, ones, rows.votes, T)
+            return self.calibration.weigh(confidences, even, rows.votes, T)
         # The enhanced label of a clean row is its only candidate: T · 1, or T · c normalised.
         weights = weights * (1 if self._keeps_confidences else T)
         if len(self._partial):
@@ -309,7 +309,8 @@ class Calibrator:
         votes = self.calibration.collect(*found, candidates, ballots, candidates)
         confidences = weights if self._keeps_confidences else None
         T = self.calibration.temperature_after(done)
-        return self.calibration.weigh(confidences, candidates, votes, T)
+        # without confidences the weights so far are the candidates', graded or not
+        return self.calibration.weigh(confidences, weights, votes, T)
 
     @property
     def votes_in_batches(self) -> bool:
@@ -379,10 +380,12 @@ class Calibrator:
             start += len(block.rows)
             own = block.candidates
             votes = self.calibration.collect(*found, pool.candidates, ballots, own)
-            confidences = None
+            confidences, even = None, own
             if self._keeps_confidences:
                 confidences = block.dense(rows.confidences[block.entries])
-            renewed = self.calibration.weigh(confidences, own, votes, temperature)
+            elif rows.grades is not None:
+                even = block.dense(rows.grades[block.entries])
+            renewed = self.calibration.weigh(confidences, even, votes, temperature)
             weights[block.entries] = renewed.flatten()[block.cells]
 
 

@@ -134,27 +134,32 @@ def _say(ballot: dict, signed: bool) -> str:
 
 
 def blocks_to_explain(
-    X: np.ndarray, candidates: sp.csr_array | None, n_classes: int
-) -> Iterator[tuple[np.ndarray, Tensor]]:
+    X: np.ndarray,
+    candidates: sp.csr_array | None,
+    grades: sp.csr_array | None,
+    n_classes: int,
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
     """Cut samples into blocks, each with its candidates as a mask; every class if there are none.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, ...)
-    candidates : csr_array of shape (n_samples, n_classes) or None
+    candidates, grades : csr_array of shape (n_samples, n_classes) or None
     n_classes : int
 
     Yields
     ------
     X : ndarray of shape (n_rows, ...)
     own : Tensor of shape (n_rows, n_classes), dtype bool
+    grades : Tensor of shape (n_rows, n_classes) or None
     """
     for start in range(0, len(X), _BLOCK):
         block = slice(start, start + _BLOCK)
         own = torch.ones(len(X[block]), n_classes, dtype=torch.bool)
         if candidates is not None:
             own = torch.from_numpy(candidates[block].toarray())
-        yield X[block], own
+        odds = None if grades is None else torch.from_numpy(grades[block].toarray())
+        yield X[block], own, odds
 
 
 def poll_neighbors(

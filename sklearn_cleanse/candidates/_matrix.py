@@ -155,5 +155,6 @@ def _refuse_value(row: int, column: int, value: Any, votes: bool = False) -> Non
         )
     raise ValueError(
         f"row {row}, column {column} of the candidate matrix is {value!s}; only 0 and 1 are "
-        f"allowed. Threshold scores first; pass label names as a list of sets{remedy}"
+        "allowed. Threshold scores first, or pass graded=True to the estimator if the values are "
+        "the odds of each candidate, from 0 to 1; pass label names as a list of sets" + remedy
     )

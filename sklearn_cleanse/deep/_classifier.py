@@ -19,7 +19,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._device import check_magnitude, choose_device
 from .._rows import SparseRows, refuse_text
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
-from ..candidates import candidate_softmax, check_candidates, check_index
+from ..candidates import candidate_softmax, check_graded, check_index
+from ..candidates._grades import regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net
@@ -44,6 +45,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     loss_params : dict, default=None
         Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
         of "scarce".
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -136,6 +142,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "loss": [str, Loss, callable],
         "loss_params": [dict, None],
+        "graded": ["boolean"],
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
@@ -163,6 +170,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         loss="cc",
         *,
         loss_params=None,
+        graded=False,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
@@ -186,6 +194,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     ):
         self.loss = loss
         self.loss_params = loss_params
+        self.graded = graded
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -246,7 +255,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
-            (n_samples,).
+            (n_samples,). With ``graded``, the matrix may hold numbers from 0 to 1.
         sample_weight : array-like of shape (n_samples,), default=None
             How much each sample counts. Zero leaves it out. Whole numbers repeat it, as if it
             occurred so often (up to ten times on average); other weights scale its part in the
@@ -320,13 +329,15 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         check_index(X, y)
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
-        classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
+        classes, candidates, grades = check_graded(
+            y, graded=self.graded, n_samples=len(X), classes=known
+        )
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
         _net.check_callbacks(self.callbacks)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
-        rank = content_rank(X, candidates)
+        rank = content_rank(X, candidates if grades is None else grades)
         if self.early_stopping:
             used, out = self._hold_out(rank, used, random)
             callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
@@ -335,6 +346,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         weight = None if weight is None else weight[used]
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
+        own_grades = grades if grades is None or is_all else grades[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
         # A call that goes on draws differently from the one before, whatever the seed.
         n_before = 0 if reset else len(self.net_.history)
@@ -342,7 +354,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         # From an order that does not depend on how the rows came.
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
-        votes, kernel, scores = self._vote(X, own_candidates, used, by_content, shuffle, device)
+        own_candidates, votes, kernel, scores = self._vote(
+            X, own_candidates, used, by_content, shuffle, device, own_grades
+        )
+        own_grades = widen_grades(own_grades, own_candidates)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -355,7 +370,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
-                start = net.confidences(X, candidates, loss.confidences)[used].data
+                own_X = X if is_all else X[used]
+                start = net.confidences(own_X, own_candidates, loss.confidences)
+                start = regrade(start, own_grades).data
         rows = TrainingRows(
             X,
             own_candidates,
@@ -366,6 +383,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             used=None if is_all else used,
             confidences=start,
             votes=votes,
+            grades=None if own_grades is None else own_grades.data,
         )
         rng = np.random.RandomState(random.randint(2**30) + n_before)
         training = self._plan(loss, loss_params, own_candidates, device, epochs)
@@ -375,7 +393,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
-        self._candidate_proba = self._training_proba(X, candidates, used, scores)
+        self._candidate_proba = regrade(self._training_proba(X, candidates, used, scores), grades)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
@@ -408,9 +426,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             weight_decay=weight_decay / self.n_members,
         )
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device):
-        """Return the votes of all other rows, their regression and its scores: none here."""
-        return None, None, None
+    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
+        """Return the sets to train on, votes of all other rows, their regression and its scores.
+
+        Here the sets are the candidates, and nobody votes.
+        """
+        return candidates, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""

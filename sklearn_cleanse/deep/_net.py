@@ -181,7 +181,7 @@ class CleanSENet(NeuralNet):
                 if calibrator is not None:
                     weights = calibrator.epoch_weights(done)
                 else:
-                    weights = rows.confidences if keeps else torch.ones_like(rows.confidences)
+                    weights = rows.confidences if keeps else rows.even_weights()
                 means = self._train_epoch(rows, training, calibrator, weights, done, rng, network)
                 self._record(means, training, calibrator, began)
                 self.notify("on_epoch_end", dataset_train=rows, dataset_valid=None)

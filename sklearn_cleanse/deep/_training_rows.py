@@ -88,6 +88,9 @@ class TrainingRows(torch.utils.data.Dataset):
         Even odds if None.
     votes : ndarray of shape (n_candidates,), default=None
         Votes of all other rows for each candidate, in the same order, if they have voted.
+    grades : ndarray of shape (n_candidates,), default=None
+        Odds of each candidate beforehand, in the same order, 1 for the best of a row. Even odds if
+        None.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class TrainingRows(torch.utils.data.Dataset):
         used=None,
         confidences=None,
         votes=None,
+        grades=None,
     ):
         self.X = X if isinstance(X, SparseRows) else as_tensor(X, device)
         self.device = torch.empty(0, device=device).device
@@ -113,9 +117,15 @@ class TrainingRows(torch.utils.data.Dataset):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float32)
             self.sample_weight = torch.tensor(weight, device=self.device)
-        if confidences is None:
+        if confidences is None and grades is None:
             confidences = np.repeat(1.0 / self.counts, self.counts)
+        elif confidences is None:
+            total = np.add.reduceat(grades, self.indptr[:-1])
+            confidences = grades / np.repeat(total, self.counts)
         self.confidences = torch.tensor(confidences, dtype=torch.float32, device=self.device)
+        self.grades = None
+        if grades is not None:
+            self.grades = torch.tensor(grades, dtype=torch.float32, device=self.device)
         self.votes = None
         if votes is not None:
             self.votes = torch.tensor(votes, dtype=torch.float32, device=self.device)
@@ -144,9 +154,16 @@ class TrainingRows(torch.utils.data.Dataset):
         """Return the network's inputs for some rows."""
         return self.scaling(self._features(rows)) if self._scaled is None else self._scaled[rows]
 
+    def even_weights(self) -> Tensor:
+        """Return the weight of each candidate for a loss that keeps no confidences."""
+        return torch.ones_like(self.confidences) if self.grades is None else self.grades
+
     @torch.no_grad()
     def set_confidences(self, batch: Batch, confidences: Tensor) -> None:
         """Replace the confidences of a batch's rows, given as a (rows × classes) block."""
+        if self.grades is not None:
+            confidences = confidences * batch.dense(self.grades[batch.entries])
+            confidences = confidences / confidences.sum(dim=1, keepdim=True)
         renewed = confidences.flatten()[batch.cells].to(self.confidences.dtype)
         self.confidences[batch.entries] = renewed
 

@@ -9,9 +9,20 @@ import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..candidates import candidate_softmax, check_candidates, check_index
+from ..candidates import candidate_softmax, check_graded, check_index
+from ..candidates._grades import regrade, split_grades
 from ..pipelines import final_step
 from ._readers import read_labels
+
+
+def is_graded(estimator: Any) -> bool:
+    """Return whether the classifier, or that at the end of a pipeline, takes graded candidates."""
+    return getattr(final_step(estimator)[0], "graded", False)
+
+
+def without_grades(estimator: Any, y: Any) -> Any:
+    """Return candidates as measures take them, from a ``y`` that the classifier takes."""
+    return split_grades(y)[0] if is_graded(estimator) else y
 
 
 def predict_labels(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
@@ -50,8 +61,10 @@ def candidate_proba(estimator: Any, X: Any, y: Any) -> sp.csr_array:
     """
     check_is_fitted(estimator)
     check_index(X, y)
-    _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
-    return _restricted(estimator, X, candidates)
+    _, candidates, grades = check_graded(
+        y, graded=is_graded(estimator), n_samples=_num_samples(X), classes=estimator.classes_
+    )
+    return regrade(_restricted(estimator, X, candidates), grades)
 
 
 def extended_candidate_proba(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, sp.csr_array]:
@@ -60,10 +73,11 @@ def extended_candidate_proba(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray
     These follow the estimator's classes and have confidence zero, except in samples that have no
     other candidate, where they share it evenly.
     """
-    classes, candidates, _ = read_labels(y, estimator.classes_, n_samples=_num_samples(X))
+    sets = without_grades(estimator, y)
+    classes, candidates, _ = read_labels(sets, estimator.classes_, n_samples=_num_samples(X))
     n_known = len(estimator.classes_)
     if len(classes) == n_known:
-        return classes, _restricted(estimator, X, candidates)
+        return classes, candidate_proba(estimator, X, y)
     proba = candidates.toarray() / np.diff(candidates.indptr)[:, None]
     seen = candidates[:, :n_known]
     rows = np.flatnonzero(np.diff(seen.indptr))

@@ -76,6 +76,7 @@ class KernelModel:
         self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
         self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
         self.count_strength, self.dependence = votes.count_strength, votes.dependence
+        self.noise = votes.noise
         # What the other rows say of each; with landmarks it cannot be told from what all say.
         exact = isinstance(ridge, ExactRidge)
         self._left_out = votes.left_out.cpu() if exact else None
@@ -257,11 +258,13 @@ def fit_kernel_votes(
     order: np.ndarray,
     *,
     count_strength: float | str = "auto",
+    noise: float | str = 0.0,
     n_landmarks: int | str | None = "auto",
     ridge: float = RIDGE,
     max_rounds: int = 20,
     max_memory: float = 8.0,
     device: torch.device | str = "cpu",
+    grades: sp.csr_array | None = None,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
@@ -276,6 +279,8 @@ def fit_kernel_votes(
         how the rows came, neither do the votes, to the last bit.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly counts weigh votes, as for `kernel_votes`.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose label is outside their candidates, as for `kernel_votes`.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all, as for `make_ridge`.
     ridge : float, default=0.05
@@ -286,6 +291,8 @@ def fit_kernel_votes(
         GiB that votes may take. What would take more is refused before it starts.
     device : torch.device or str, default="cpu"
         Where to compute; the CPU in place of MPS, which has no double precision.
+    grades : csr_array of shape (n_voters, n_classes), default=None
+        Odds of each candidate beforehand, in the order given. Even odds if None.
 
     Returns
     -------
@@ -316,7 +323,17 @@ def fit_kernel_votes(
     rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates.toarray()).to(device)
-    votes = kernel_votes(regression, sets, count_strength=count_strength, max_rounds=max_rounds)
+    odds = None
+    if grades is not None:
+        odds = torch.from_numpy(grades.toarray()).to(device).masked_fill(~sets, 1.0)
+    votes = kernel_votes(
+        regression,
+        sets,
+        count_strength=count_strength,
+        noise=noise,
+        max_rounds=max_rounds,
+        grades=odds,
+    )
     basis = order[: regression.n_basis]
     own = candidates[: len(basis)].toarray()
     model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
