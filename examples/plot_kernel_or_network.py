@@ -39,8 +39,8 @@ problems = {
 # %%
 # The fits
 # --------
-# The kernel once, and networks for two, five and twelve epochs: CleanSE, which has votes to learn from,
-# and plain CC, which has not. One network each (``n_members=1``) to save time.
+# The kernel once, and networks for two, five and twelve epochs: CleanSE, which has votes to learn
+# from, and plain CC, which has not. One network each (``n_members=1``) to save time.
 EPOCHS = (2, 5, 12)
 common = {"n_members": 1, "scaling": "standard", "random_state": 0}
 curves = {name: {} for name in problems}
