@@ -104,6 +104,9 @@ print(f"{'chosen by an oracle':<32}{accuracy.max():.1%}")
 print(f"{'a model at random':<32}{accuracy.mean():.1%}")
 
 # %%
+# The covering rate ranks models nearly as true labels do. The log loss does so on the whole, but
+# what it likes best may be a model that is sure of the *set* and wrong inside it.
+#
 # The caveat
 # ----------
 # No measure on candidates sees an error *inside* the candidate set: a model that always believes

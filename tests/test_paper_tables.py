@@ -2,9 +2,11 @@
 
 import re
 
+import label_free
 import lines as lines_module
 import numpy as np
 import paper_numbers
+import pictures
 import pytest
 import tables
 from cells import Results
@@ -324,3 +326,49 @@ def test_numbers_in_the_documentation_are_those_of_the_lines():
                 assert len(marks) == text.count(f"<!-- /{what} -->")
                 assert what != "table" or set(marks) <= names
             assert "not run<!-- /value -->" not in text
+
+
+def fresh_cases():
+    """Lines of three methods on the fresh splits of two sets; RC lacks a split of one."""
+    found = [
+        line_of(group="fresh", dataset=d, method=m, seed=seed, accuracy_mean=a, seconds=s, run="1")
+        for d in ("lost", "birdsong")
+        for m, a, s in (("cc", 0.5, 2.0), ("rc", 0.6, 3.0), ("cleanse", 0.7, 4.0))
+        for seed in (120, 121)
+    ]
+    return [x for x in found if (x["dataset"], x["method"], x["seed"]) != ("lost", "rc", 121)]
+
+
+def test_headline_has_whole_methods_only_best_first():
+    frame = tables.headline_table(Results(fresh_cases())).frame
+    assert list(frame.columns) == ["Lost", "BirdSong", "seconds"]
+    assert frame.T.to_dict("list") == {
+        "CleanSE": ["**70.0**", "**70.0**", "4.0"],
+        "CC": ["50.0", "50.0", "2.0"],
+    }
+
+
+def test_pictures_show_a_point_for_each_method(tmp_path):
+    timed = [line | {"seconds": 1.0} for line in controlled_lines()]
+    results = Results([*fresh_cases(), *timed])
+    points = {point.method: point for point in pictures.real_points(results, "lost")}
+    assert (points["cc"].accuracy, points["cc"].seconds) == (50.0, 2.0)
+    assert "rc" not in points  # other splits than the rest
+    written = {path.stem for path in pictures.write_pictures(results, tmp_path / "made")}
+    assert {"lost", "birdsong", "digits", "ranks-controlled"} <= written
+    assert "![lost: " in (tmp_path / "made" / "real.md").read_text()
+
+
+def test_names_beside_points_keep_their_distance():
+    places = pictures._spread(np.array([1.0, 1.1, 1.2, 5.0]), gap=0.5, top=5.0)
+    assert (np.diff(places) >= 0.5 - 1e-9).all()
+    assert places.max() <= 5.0
+
+
+def test_choice_without_true_labels_is_measured_on_another_split():
+    # the first model covers best on all splits and is right half the time
+    models = np.array([[[90, 10, 50]] * 5, [[80, 20, 70]] * 5], dtype=float)
+    assert label_free.achieved(models, 0) == 50
+    assert label_free.achieved(models, 1) == 70
+    assert label_free.achieved(models, 2) == 70
+    assert label_free.achieved(models, None) == 60

@@ -25,7 +25,10 @@ def measured_models(results) -> dict[str, np.ndarray]:
     for lines in results.cells.values():
         for line in lines:
             if line["dataset"] in REAL and line["seed"] in SEEDS:
-                model = line["estimator"], json.dumps(line["params"], sort_keys=True)
+                model = (
+                    line.get("estimator", line["method"]),
+                    json.dumps(line["params"], sort_keys=True),
+                )
                 runs.setdefault(line["dataset"], {}).setdefault(model, {})[line["seed"]] = line
     tables = {}
     for dataset in [name for name in REAL if name in runs]:

@@ -48,7 +48,7 @@ def real_points(results, dataset) -> list[Point]:
             method = cells[j][3]
             # CleanSE's rows on splits 0 to 4 may be of an older version, the fresh ones are not.
             if group == "fresh" or not method.startswith("cleanse"):
-                seconds = results.values(*cells[j], "seconds").mean()
+                seconds = results.mean(*cells[j], "seconds")
                 found[method] = Point(
                     method, 100 * results.mean(*cells[j]), seconds, group == "fresh"
                 )
@@ -62,7 +62,7 @@ def controlled_points(results, name) -> list[Point]:
     for method in METHOD_NAMES:
         cells = [("controlled", "ours", form, method) for form in forms]
         if all(results.lines(*cell) for cell in cells):
-            seconds = np.mean([results.values(*cell, "seconds").mean() for cell in cells])
+            seconds = np.mean([results.mean(*cell, "seconds") for cell in cells])
             accuracy = 100 * np.mean([results.mean(*cell) for cell in cells])
             points.append(Point(method, accuracy, seconds, True))
     return points
@@ -125,7 +125,8 @@ def write_pictures(results, folder) -> list[Path]:
     paths = []
     with matplotlib.rc_context(_STYLE):
         for kind, by_name in sets.items():
-            shown = {name: points for name, points in by_name.items() if len(points) > 1}
+            timed = {d: [p for p in found if p.seconds > 0] for d, found in by_name.items()}
+            shown = {name: points for name, points in timed.items() if len(points) > 1}
             for name, points in shown.items():
                 paths.append(_write(draw_points(points, set_name(name)), folder / f"{name}.svg"))
             _list(folder, kind, {name: "accuracy against seconds per fit" for name in shown})

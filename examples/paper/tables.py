@@ -71,7 +71,7 @@ def headline_table(results) -> Table:
     is_whole = [results.same_trials(row) for row in cells.values()] or [[False] * len(known)]
     for j in np.flatnonzero(np.all(is_whole, axis=0)):
         own = [row[j] for row in cells.values()]
-        seconds = np.mean([results.values(*cell, "seconds").mean() for cell in own])
+        seconds = np.mean([results.mean(*cell, "seconds") for cell in own])
         rows[METHOD_NAMES[known[j]]] = [*(100 * results.mean(*cell) for cell in own), seconds]
     numbers = pd.DataFrame.from_dict(
         rows, orient="index", columns=[*map(set_name, sets), "seconds"]
