@@ -13,6 +13,7 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "load": "_load",
 }
 
 _SUBMODULES = (

@@ -17,7 +17,7 @@ neighbours are sought.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from ._model_file import ModelFile
 from .counts import COUNT_LOSSES
 from .votes import candidate_shares, hard_votes, nearest, soft_votes
 
@@ -209,6 +210,25 @@ class Calibration:
         """
         loss = COUNT_LOSSES[self.count_loss]
         return loss(logits, *bounds, self.proportions, max_count=max_count)
+
+    def _state(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, n_classes: int) -> Calibration:
+        kept: dict[str, Any] = {"proportions": None}
+        for name in ("temperature", "vote_start", "count_weight"):
+            kept[name] = file.value(f"{place}.{name}", float)
+        for name in ("vote", "neighbors_from", "neighbor_space", "count_loss"):
+            kept[name] = file.value(f"{place}.{name}", str)
+        kept["n_neighbors"] = file.value(f"{place}.n_neighbors", int)
+        kept["vote_end"] = file.value(f"{place}.vote_end", float, type(None))
+        if file.has(f"{place}.proportions"):
+            shares = file.array(f"{place}.proportions", "f", (n_classes,))
+            kept["proportions"] = torch.tensor(shares)
+        if kept["n_neighbors"] < 1 or kept["temperature"] < 1:
+            raise ValueError(f"{place} has no neighbours, or a temperature below 1")
+        return cls(**kept)
 
 
 class Calibrator:
@@ -407,6 +427,25 @@ class Voters:
     @property
     def is_clean(self) -> np.ndarray:
         return np.diff(self.confidences.indptr) == 1
+
+    def _state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("rows", "directions", "confidences")}
+
+    @classmethod
+    def _restored(
+        cls,
+        file: ModelFile,
+        place: str,
+        calibration: Calibration,
+        n_dimensions: int,
+        n_classes: int,
+    ) -> Voters:
+        rows = file.array(f"{place}.rows", "i", (None,))
+        directions = file.array(f"{place}.directions", "f", (len(rows), n_dimensions))
+        confidences = file.sparse(f"{place}.confidences", len(rows), n_classes)
+        if not len(rows) or directions.dtype != np.float32:
+            raise ValueError(f"{place} has no rows, or directions in another precision")
+        return cls(calibration, rows, torch.tensor(directions), confidences)
 
     def vote_on(self, directions: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Vote on rows as in training.

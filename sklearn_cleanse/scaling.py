@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._model_file import ModelFile
+
 __all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "fit_scaling"]
 
 
@@ -54,6 +56,24 @@ class Scaling(nn.Module):
         if self.quantiles is not None:
             X = _normal_scores(X, self.quantiles.to(X.dtype))
         return ((X - self.shift.to(X.dtype)) * self.inverse.to(X.dtype)).float()
+
+    def _state(self) -> dict:
+        return {"root": self.root, **dict(self.named_buffers()), "quantiles": self.quantiles}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> Scaling:
+        root, quantiles = file.value(f"{place}.root", bool), None
+        shift = file.array(f"{place}.shift", "f", None)
+        if np.broadcast_shapes(shift.shape, sample_shape) != sample_shape:
+            raise ValueError(f"{place}.shift does not fit samples of shape {sample_shape}")
+        if file.has(f"{place}.quantiles"):
+            quantiles = file.array(f"{place}.quantiles", "f", (*sample_shape, None))
+            if quantiles.shape[-1] < 2:
+                raise ValueError(f"{place}.quantiles has fewer than two for a feature")
+        scaling = cls(0.0, 1.0, root, quantiles)
+        scaling.shift = torch.tensor(shift)
+        scaling.inverse = torch.tensor(file.array(f"{place}.inverse", "f", shift.shape))
+        return scaling
 
 
 class Views(nn.Module):
@@ -162,7 +182,7 @@ class ScaledNetwork(nn.Module):
 
     Parameters
     ----------
-    scaling : Scaling
+    scaling : Scaling or Views
     network : torch.nn.Module
 
     Examples
@@ -175,7 +195,7 @@ class ScaledNetwork(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(self, scaling: Scaling, network: nn.Module):
+    def __init__(self, scaling: Scaling | Views, network: nn.Module):
         super().__init__()
         self.scaling = scaling
         self.network = network

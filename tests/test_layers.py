@@ -14,14 +14,15 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room imports from rows above its own, and from itself; rooms in a row do not know each other.
 LAYERS = [
-    ["_device", "_table", "_version"],
+    ["_version"],
+    ["_device", "_model_file", "_table"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
     ["calibration"],
     ["explanation"],
     ["deep", "kernel"],
-    ["issues", "plots"],
+    ["_load", "issues", "plots"],
     ["__init__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -21,7 +21,7 @@ from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_e
 from ..candidates import candidate_softmax, check_candidates
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
-from . import _net
+from . import _net, _saving
 from ._build import build_net
 from ._modules import MODULES
 from ._random import OwnRandom
@@ -335,8 +335,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             net, scaling = copy.deepcopy(self.net_), self.scaling_
             if not net.optimizer_.state:
                 warnings.warn(
-                    "the optimiser's state was dropped by drop_training_state; training goes on "
-                    "from the weights with a fresh optimiser",
+                    "the optimiser's state was dropped by drop_training_state or save; training "
+                    "goes on from the weights with a fresh optimiser",
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
@@ -502,6 +502,19 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if not self._kernel_share():
             self._kernel = None
         return self
+
+    def _params_to_save(self):
+        params = super()._params_to_save()
+        return {**params, "loss": _saving.loss_to_save(self.loss), "callbacks": None}
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return _saving.training_state(self)
+
+    def _restore(self, file):
+        self.loss = _saving.loss_from_file(self.loss)
+        super()._restore(file)
+        vars(self).update(_saving.training_from_file(self, file))
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.

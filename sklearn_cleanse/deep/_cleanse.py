@@ -26,6 +26,7 @@ from ..explanation import (
 )
 from ..losses import check_loss
 from ..votes import fit_kernel_votes
+from . import _saving
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
 
@@ -382,6 +383,13 @@ class CleanSEClassifier(PartialLabelClassifier):
         if self._kernel is None:
             raise AttributeError(f"{name}_ is there only after a fit with kernel votes")
         return getattr(self._kernel, name)
+
+    def _state(self):
+        return {**super()._state(), **_saving.votes_state(self)}
+
+    def _restore(self, file):
+        super()._restore(file)
+        vars(self).update(_saving.votes_from_file(self, file))
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""

@@ -17,7 +17,7 @@ from .._device import check_magnitude, choose_device
 from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
 from ..candidates import check_candidates
 from ..explanation import assemble, blocks_to_explain, poll_kernel
-from ..votes import fit_kernel_votes
+from ..votes import KernelModel, fit_kernel_votes
 
 __all__ = ["CleanSEKernelClassifier"]
 
@@ -184,6 +184,29 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             )
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=reset)
         return check_magnitude(X, 1e150, fitting=reset)
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return {
+            "candidate_proba": self.candidate_proba_,
+            "left_out_proba": self.left_out_proba_,
+            "n_iter": self.n_iter_,
+            "model": self.model_._state(),
+        }
+
+    def _restore(self, file):
+        super()._restore(file)
+        n_classes = len(self.classes_)
+        self.model_ = KernelModel._restored(file, "model", (self.n_features_in_,), n_classes)
+        self.left_out_proba_ = file.array("left_out_proba", "f", (None, n_classes))
+        n_samples = len(self.left_out_proba_)
+        if file.has("candidate_proba.data"):
+            self.candidate_proba_ = file.sparse("candidate_proba", n_samples, n_classes)
+        else:
+            self.candidate_proba_ = file.array("candidate_proba", "f", (n_samples, n_classes))
+        self.n_iter_, self.n_landmarks_ = file.value("n_iter", int), len(self.model_.coef)
+        self.dependence_ = self.model_.dependence
+        self.count_strength_ = self.model_.count_strength
 
     def predict(self, X):
         """Predict the label of each sample.

@@ -11,13 +11,17 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .._model_file import ModelFile
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
+from ._kernels import MeanKernel
 from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
 #: Probabilities are not trusted below this.
 PROBABILITY_FLOOR = 1e-2
+
+_TENSORS = ("coef", "intercept", "log_rates", "log_shares")
 
 #: Largest number of kernel values computed at a time.
 _BLOCK_VALUES = 2**22
@@ -83,6 +87,47 @@ class KernelModel:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_views": None, "_positions": None}  # made again from X
+
+    def _state(self) -> dict[str, Any]:
+        kept = {name: getattr(self, name) for name in ("X", "rows", "candidates", *_TENSORS)}
+        numbers = {name: float(getattr(self, name)) for name in ("count_strength", "_ridge")}
+        # NaN, where it was not measured, is no JSON
+        dependence = None if np.isnan(self.dependence) else float(self.dependence)
+        return {
+            **kept,
+            **numbers,
+            "dependence": dependence,
+            "_left_out": self._left_out,
+            "kernel": self.kernel._state(),
+        }
+
+    @classmethod
+    def _restored(
+        cls, file: ModelFile, place: str, sample_shape: tuple[int, ...], n_classes: int
+    ) -> KernelModel:
+        model = cls.__new__(cls)
+        model.X = file.array(f"{place}.X", "biuf", (None, *sample_shape))
+        n_basis = len(model.X)
+        model.rows = file.array(f"{place}.rows", "i", (n_basis,))
+        model.candidates = file.array(f"{place}.candidates", "b", (n_basis, n_classes))
+        model.is_clean = model.candidates.sum(axis=1) == 1
+        shapes = [(n_basis, n_classes), (n_classes,), (2, n_classes, n_classes), (n_classes,)]
+        for name, shape in zip(_TENSORS, shapes, strict=True):
+            setattr(model, name, torch.tensor(file.array(f"{place}.{name}", "f", shape)))
+        model.count_strength = file.value(f"{place}.count_strength", float)
+        model._ridge = file.value(f"{place}._ridge", float)
+        if not (0 <= model.count_strength <= 1 and model._ridge > 0 and n_basis):
+            raise ValueError(f"{place} has no rows, or a strength or ridge out of range")
+        found = file.value(f"{place}.dependence", float, type(None))
+        model.dependence = float("nan") if found is None else found
+        model._left_out = None
+        if file.has(f"{place}._left_out"):
+            left_out = file.array(f"{place}._left_out", "f", shapes[0])
+            model._left_out = torch.tensor(left_out)
+        model.kernel = MeanKernel._restored(file, f"{place}.kernel", sample_shape)
+        model._views = model._positions = None
+        model.scores(model.X[:1])  # whether its parts fit together
+        return model
 
     def similarity(self, X: np.ndarray) -> Tensor:
         """Compare new rows with those that predictions are made from.

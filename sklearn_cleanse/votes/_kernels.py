@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .._device import as_tensor
-from ..scaling import Scaling, fit_scaling
+from .._model_file import ModelFile
+from ..scaling import SCALINGS, Scaling, fit_scaling
 
 __all__ = ["MeanKernel"]
 
@@ -122,6 +123,22 @@ class MeanKernel:
         """
         moved = [copy.deepcopy(scaling).to(device) for scaling in self.scalings]
         return MeanKernel(self.kinds, moved, self.widths)
+
+    def _state(self) -> dict:
+        views = {str(i): scaling._state() for i, scaling in enumerate(self.scalings)}
+        return {"kinds": list(self.kinds), "widths": np.array(self.widths), "views": views}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> MeanKernel:
+        kinds = file.value(f"{place}.kinds", list)
+        if not kinds or any(kind not in SCALINGS for kind in kinds):
+            raise ValueError(f"{place}.kinds is {kinds!r:.80}")
+        places = [f"{place}.views.{i}" for i in range(len(kinds))]
+        scalings = [Scaling._restored(file, view, sample_shape) for view in places]
+        widths = file.array(f"{place}.widths", "f", (len(kinds), 3))
+        if not (widths > 0).all():
+            raise ValueError(f"{place}.widths must be above zero")
+        return cls(kinds, scalings, [tuple(row) for row in widths.tolist()])
 
     @torch.no_grad()
     def __call__(self, A: list[Tensor], B: list[Tensor]) -> Tensor:
