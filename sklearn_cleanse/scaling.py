@@ -40,6 +40,10 @@ class Scaling(nn.Module):
     tensor([[1.0000, 0.5000]])
     """
 
+    shift: Tensor
+    inverse: Tensor
+    quantiles: Tensor | None
+
     def __init__(self, shift, scale, root=False, quantiles=None):
         super().__init__()
         self.root = root

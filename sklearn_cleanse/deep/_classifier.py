@@ -23,6 +23,7 @@ from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
 from ._build import build_net
+from ._export import write_onnx
 from ._modules import MODULES
 from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
@@ -501,6 +502,28 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._candidate_proba = self._voters = None
         if not self._kernel_share():
             self._kernel = None
+        return self
+
+    def to_onnx(self, path):
+        """Write the model as an ONNX file, for runtimes without Python or torch.
+
+        It takes raw features (``X``, double precision, of shape (n_samples, ...)) and returns
+        ``probabilities`` of shape (n_samples, n_classes), as `predict_proba` does: scaling, all
+        members and, where it has a say, the kernel regression are inside. Needs the extra
+        ``export``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists. Its metadata hold ``classes`` as JSON.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        check_is_fitted(self, "net_")
+        write_onnx(self, path)
         return self
 
     def _params_to_save(self):

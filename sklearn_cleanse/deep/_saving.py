@@ -87,11 +87,13 @@ def network_from_file(estimator, file: ModelFile, sample_shape: tuple[int, ...])
     net : CleanSENet
         Initialised.
     """
-    n_views = file.value("network.n_views", int, type(None))
-    places = [f"network.scalings.{i}" for i in range(1 if n_views is None else n_views)]
-    scalings = [Scaling._restored(file, place, sample_shape) for place in places]
     n_classes = len(estimator.classes_)
     module = _build(estimator, file, sample_shape, n_classes)
+    n_views = file.value("network.n_views", int, type(None))
+    if n_views not in (None, getattr(module, "n_members", None)):
+        raise ValueError(f"the network has no {n_views} members, one for each scaling")
+    places = [f"network.scalings.{i}" for i in range(1 if n_views is None else n_views)]
+    scalings = [Scaling._restored(file, place, sample_shape) for place in places]
     network = ScaledNetwork(scalings[0] if n_views is None else Views(scalings), module)
     # A file may name a size of images that it has never seen; ours take any.
     probe = [min(n, 8) for n in sample_shape] if type(module) is ResNet34 else sample_shape

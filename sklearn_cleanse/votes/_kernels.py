@@ -23,7 +23,7 @@ _STATISTICS_ROWS = 20_000
 _WIDTH_ROWS = 1000
 
 #: Features, at most, over which absolute distances are summed: they are no matrix product.
-_ABSOLUTE_FEATURES = 128
+ABSOLUTE_FEATURES = 128
 
 
 class MeanKernel:
@@ -173,7 +173,7 @@ def _as_computed(X: np.ndarray) -> np.ndarray:
 
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distance between directions, Euclidean and absolute distance, each (n_a, n_b)."""
-    few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
+    few = slice(None, None, -(-a.shape[1] // ABSOLUTE_FEATURES))
     absolute = torch.cdist(a[:, few].contiguous(), b[:, few].contiguous(), p=1)
     return torch.cdist(_unit(a), _unit(b)), torch.cdist(a, b), absolute
 
