@@ -64,6 +64,9 @@ class Calibration:
         Where voters are sought.
     neighbor_space : {"representation", "input"}, default="representation"
         In which space they are near.
+    max_voters : int or "auto", default="auto"
+        Rows, at most, that may vote as neighbours. "auto": all up to 16,384 rows, then 2**28
+        divided by the number of rows, at least 4,096.
     vote_start : float, default=0.0
         Share of the epochs after which votes begin.
     vote_end : float or None, default=1.0
@@ -91,6 +94,7 @@ class Calibration:
     n_neighbors: int = 10
     neighbors_from: str = "dataset"
     neighbor_space: str = "representation"
+    max_voters: int | str = "auto"
     vote_start: float = 0.0
     vote_end: float | None = 1.0
     count_weight: float = 1e-3
@@ -222,6 +226,7 @@ class Calibration:
         for name in ("vote", "neighbors_from", "neighbor_space", "count_loss"):
             kept[name] = file.value(f"{place}.{name}", str)
         kept["n_neighbors"] = file.value(f"{place}.n_neighbors", int)
+        kept["max_voters"] = file.value(f"{place}.max_voters", int, str)
         kept["vote_end"] = file.value(f"{place}.vote_end", float, type(None))
         if file.has(f"{place}.proportions"):
             shares = file.array(f"{place}.proportions", "f", (n_classes,))
@@ -263,7 +268,11 @@ class Calibrator:
         rng: np.random.RandomState,
     ) -> None:
         self.calibration, self.rows = calibration, rows
-        self.pool = None if calibration.vote == "kernel" else choose_voters(rows, rng)
+        self.pool = (
+            None
+            if calibration.vote == "kernel"
+            else choose_voters(rows, calibration.max_voters, rng)
+        )
         self._keeps_confidences = keeps_confidences
         self._directions_of = directions_of
         self._partial = np.flatnonzero(rows.counts > 1)  # clean rows need no vote
@@ -480,13 +489,15 @@ class Voters:
         return torch.where((similarity > 1 - 1e-6) & same, position, -1)
 
 
-def choose_voters(rows: Any, rng: np.random.RandomState) -> np.ndarray:
+def choose_voters(rows: Any, max_voters: int | str, rng: np.random.RandomState) -> np.ndarray:
     """Choose the rows that may vote: all, or clean rows and a sample where there are many.
 
     Parameters
     ----------
     rows : TrainingRows
         The training rows.
+    max_voters : int or "auto"
+        How many, at most, as for `Calibration`.
     rng : numpy.random.RandomState
         Draws the sample.
 
@@ -495,7 +506,7 @@ def choose_voters(rows: Any, rng: np.random.RandomState) -> np.ndarray:
     voters : ndarray of shape (n_voters,), dtype int
         Row numbers, in an order that does not depend on that of the rows.
     """
-    size = max(MAX_PAIRS // len(rows), MIN_VOTERS)
+    size = max(MAX_PAIRS // len(rows), MIN_VOTERS) if max_voters == "auto" else int(max_voters)
     if len(rows) <= size:
         return rows.by_content
     shuffled = rows.shuffled(rng)

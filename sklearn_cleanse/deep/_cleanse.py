@@ -103,6 +103,10 @@ class CleanSEClassifier(PartialLabelClassifier):
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    max_voters : int or "auto", default="auto"
+        Rows, at most, that may vote as neighbours: half of them clean rows where there are enough,
+        the others drawn at random. "auto": all up to 16,384 rows, then 2**28 divided by the number
+        of rows, at least 4,096, so that a search takes no longer with more rows.
     kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
@@ -179,6 +183,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         votes; see `CleanSEKernelClassifier`.
     count_strength_ : float
         How strongly counts weighed kernel votes.
+    n_landmarks_ : int
+        Rows that stand for all in kernel votes; all of them in the exact form.
+    n_voters_ : int
+        Rows that may vote as neighbours.
     interrupted_ : bool
         Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
         or a script ends as well, but the model can be used.
@@ -224,6 +232,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "vote_end": [Interval(Real, 0, 1, closed="right"), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "max_voters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
@@ -242,6 +251,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         vote_end=1.0,
         count_strength="auto",
         n_landmarks="auto",
+        max_voters="auto",
         kernel_share="auto",
         count_loss="interval",
         loss_params=None,
@@ -298,6 +308,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.vote_end = vote_end
         self.count_strength = count_strength
         self.n_landmarks = n_landmarks
+        self.max_voters = max_voters
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
@@ -378,10 +389,24 @@ class CleanSEClassifier(PartialLabelClassifier):
         """How strongly counts weighed the kernel votes, from 0 to 1."""
         return self._kernel_fact("count_strength")
 
-    def _kernel_fact(self, name):
+    @property
+    def n_landmarks_(self):
+        """Rows that stand for all in kernel votes; all of them in the exact form."""
+        return len(self._kernel_fact("rows", "n_landmarks_"))
+
+    @property
+    def n_voters_(self):
+        """Rows that may vote as neighbours."""
+        check_is_fitted(self, "net_")
+        if self._voters is None:
+            raise AttributeError("n_voters_ is there only after a fit with neighbours' votes")
+        return len(self._voters.rows)
+
+    def _kernel_fact(self, name, shown=None):
         check_is_fitted(self, "net_")
         if self._kernel is None:
-            raise AttributeError(f"{name}_ is there only after a fit with kernel votes")
+            shown = shown or f"{name}_"
+            raise AttributeError(f"{shown} is there only after a fit with kernel votes")
         return getattr(self._kernel, name)
 
     def _state(self):
@@ -408,6 +433,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_neighbors=self.n_neighbors,
             neighbors_from=self.neighbors_from,
             neighbor_space=self.neighbor_space,
+            max_voters=self.max_voters,
             vote_start=0.0 if at_once else self.vote_start,
             vote_end=self.vote_end,
             count_weight=self.count_weight,
