@@ -8,12 +8,15 @@ from ._version import __version__
 #: data, metrics or kernel methods alone never waits for torch.
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
+    "RECONSTRUCTION": "deep",
     "CleanSEClassifier": "deep",
     "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
     "load": "_load",
+    "final_step": "pipelines",
+    "find_candidate_issues": "issues",
 }
 
 _SUBMODULES = (
@@ -24,10 +27,12 @@ _SUBMODULES = (
     "datasets",
     "deep",
     "explanation",
+    "issues",
     "kernel",
     "losses",
     "metrics",
     "model_selection",
+    "pipelines",
     "plots",
     "scaling",
     "votes",

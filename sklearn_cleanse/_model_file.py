@@ -261,10 +261,17 @@ class ModelFile:
             raise ValueError(f"{name} is {found!r:.80}, which it cannot be")
         return found
 
-    def array(self, name: str, kinds: str, shape: tuple[int | None, ...] | None) -> np.ndarray:
+    def array(
+        self,
+        name: str,
+        kinds: str,
+        shape: tuple[int | None, ...] | None,
+        gaps: bool = False,
+    ) -> np.ndarray:
         """Return an array of one of the given kinds, such as "f", and of a shape.
 
-        None in the shape stands for any length, None for the shape for any shape.
+        None in the shape stands for any length, None for the shape for any shape; with ``gaps``
+        there may be NaN.
         """
         found = self._take(self._arrays, name)
         fits = shape is None or (
@@ -274,15 +281,23 @@ class ModelFile:
         if found.dtype.kind not in kinds or not fits:
             wanted = "" if shape is None else f"; it must have the shape {shape}"
             raise ValueError(f"{name} is {found.dtype} of shape {found.shape}{wanted}")
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
+        bad = np.isinf if gaps else lambda values: ~np.isfinite(values)
+        if found.dtype.kind == "f" and bad(found).any():
             raise ValueError(f"{name} holds values that are not finite")
         return found
 
-    def sparse(self, name: str, n_rows: int | None, n_columns: int) -> sp.csr_array:
-        """Return a sparse array of floats."""
+    def sparse(
+        self,
+        name: str,
+        n_rows: int | None,
+        n_columns: int,
+        kinds: str = "f",
+        gaps: bool = False,
+    ) -> sp.csr_array:
+        """Return a sparse array; its values are as for `array`."""
         indptr = self.array(f"{name}.indptr", "i", (None if n_rows is None else n_rows + 1,))
         indices = self.array(f"{name}.indices", "i", (None,))
-        data = self.array(f"{name}.data", "f", (len(indices),))
+        data = self.array(f"{name}.data", kinds, (len(indices),), gaps)
         within = len(indptr) and indptr[0] == 0 and indptr[-1] == len(indices)
         if not within or (np.diff(indptr) < 0).any():
             raise ValueError(f"{name} has rows that do not fit its entries")

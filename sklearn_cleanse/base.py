@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,8 +12,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._model_file import ModelFile, write
+from ._rows import SparseRows
+from .candidates import check_index
 from .metrics._measures import _accuracy, covering_rate
-from .metrics._predictions import candidate_proba
+from .metrics._predictions import candidate_proba, without_grades
+from .metrics._readers import report_unknown
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 
@@ -98,9 +102,13 @@ class PartialLabelMixin(ClassifierMixin):
             Accuracy where ``truth`` is given or ``y`` is 1-D; otherwise the covering rate, the
             share of predictions that lie inside the candidate set.
         """
+        check_index(X, y, "y")
+        check_index(X, truth, "truth")
+        y = without_grades(self, y)
         predicted = self.predict(X)
         if truth is not None:
             return _accuracy(y, predicted, truth, self.classes_, sample_weight)
+        report_unknown(y, self.classes_)
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
@@ -188,14 +196,17 @@ class PartialLabelMixin(ClassifierMixin):
                 raise ValueError(f"feature_names_in are not {self.n_features_in_}")
 
 
-def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+def content_rank(X: np.ndarray | SparseRows, candidates: sp.csr_array) -> np.ndarray:
     """Rank rows by what they hold.
 
     Shuffling from this order makes training independent of the order in which rows come. The
     order itself means nothing.
     """
-    flat = np.ascontiguousarray(X).reshape(len(X), -1)
-    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    if isinstance(X, SparseRows):
+        rows = np.array(X.keys(), dtype=object)
+    else:
+        flat = np.ascontiguousarray(X).reshape(len(X), -1)
+        rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     order = np.argsort(rows, kind="stable")
     new = np.ones(len(X), dtype=bool)
     for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
@@ -210,7 +221,10 @@ def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
 
 
 def first_equals(
-    X: np.ndarray, candidates: sp.csr_array, rows: np.ndarray, by_content: np.ndarray
+    X: np.ndarray | SparseRows,
+    candidates: sp.csr_array,
+    rows: np.ndarray,
+    by_content: np.ndarray,
 ) -> np.ndarray:
     """Return for each row the first one that has the same features and the same candidates.
 
@@ -235,8 +249,16 @@ def first_equals(
     for start in range(1, n_rows, 2**14):  # block by block, as this copies rows
         ours = by_content[start : start + 2**14]
         before = by_content[start - 1 : start - 1 + len(ours)]
-        differ = (X[rows[ours]] != X[rows[before]]).reshape(len(ours), -1).any(axis=1)
+        differ = _differ(X[rows[ours]], X[rows[before]])
         is_new[start : start + len(ours)] = differ | (key[ours] != key[before])
     first = np.empty(n_rows, dtype=np.int64)
     first[by_content] = by_content[np.maximum.accumulate(np.where(is_new, np.arange(n_rows), 0))]
     return first
+
+
+def _differ(A: Any, B: Any) -> np.ndarray:
+    """Return which rows of two blocks differ; a gap (NaN) equals a gap."""
+    if isinstance(A, SparseRows):
+        return np.array([a != b for a, b in zip(A.keys(), B.keys(), strict=True)], dtype=bool)
+    differ = (A != B) & ((A == A) | (B == B))
+    return differ.reshape(len(A), -1).any(axis=1)

@@ -58,6 +58,8 @@ class Calibration:
     vote : {"kernel", "soft", "hard"}, default="kernel"
         Who votes: all other rows, by kernel regression, before training; or neighbours while the
         network is trained, with their confidences or by Eq. (3).
+    vote_scope : {"candidates", "all"}, default="candidates"
+        Which labels a hard vote is taken over; one outside the row's candidates enhances nothing.
     n_neighbors : int, default=10
         Voters of each row.
     neighbors_from : {"dataset", "batch"}, default="dataset"
@@ -91,6 +93,7 @@ class Calibration:
 
     temperature: float = 3.0
     vote: str = "kernel"
+    vote_scope: str = "candidates"
     n_neighbors: int = 10
     neighbors_from: str = "dataset"
     neighbor_space: str = "representation"
@@ -150,7 +153,7 @@ class Calibration:
         if self.vote == "soft":
             votes = candidate_shares(soft_votes(neighbors, similarity, ballots), own)
         else:
-            votes = hard_votes(neighbors, similarity, candidates, own)
+            votes = hard_votes(neighbors, similarity, candidates, own, scope=self.vote_scope)
         # A clean row's enhanced label is its only candidate, whoever its neighbours are.
         return torch.where(own.sum(dim=1, keepdim=True) == 1, own.to(votes.dtype), votes)
 
@@ -173,8 +176,8 @@ class Calibration:
         ----------
         confidences : Tensor of shape (n_rows, n_classes) or None
             Present confidences, zero outside the candidates; None for a loss that keeps none.
-        candidates : Tensor of shape (n_rows, n_classes), dtype bool
-            The rows' candidates.
+        candidates : Tensor of shape (n_rows, n_classes)
+            The rows' candidates, or their grades.
         votes : Tensor of shape (n_rows, n_classes)
             As `collect` returns them, or those of all other rows.
         temperature : float, default=None
@@ -223,7 +226,7 @@ class Calibration:
         kept: dict[str, Any] = {"proportions": None}
         for name in ("temperature", "vote_start", "count_weight"):
             kept[name] = file.value(f"{place}.{name}", float)
-        for name in ("vote", "neighbors_from", "neighbor_space", "count_loss"):
+        for name in ("vote", "neighbors_from", "neighbor_space", "vote_scope", "count_loss"):
             kept[name] = file.value(f"{place}.{name}", str)
         kept["n_neighbors"] = file.value(f"{place}.n_neighbors", int)
         kept["max_voters"] = file.value(f"{place}.max_voters", int, str)
@@ -294,13 +297,13 @@ class Calibrator:
             In the order of ``rows.confidences``; these confidences themselves if nobody votes.
         """
         rows, T = self.rows, self.calibration.temperature_after(done)
-        ones = torch.ones_like(rows.confidences)
-        weights = rows.confidences if self._keeps_confidences else ones
+        even = rows.even_weights()
+        weights = rows.confidences if self._keeps_confidences else even
         if T == 1 or self.votes_in_batches:
             return weights
         if self.calibration.vote == "kernel":
             confidences = weights if self._keeps_confidences else None
-            return self.calibration.weigh(confidences, ones, rows.votes, T)
+            return self.calibration.weigh(confidences, even, rows.votes, T)
         # The enhanced label of a clean row is its only candidate: T · 1, or T · c normalised.
         weights = weights * (1 if self._keeps_confidences else T)
         if len(self._partial):
@@ -335,7 +338,8 @@ class Calibrator:
         votes = self.calibration.collect(*found, candidates, ballots, candidates)
         confidences = weights if self._keeps_confidences else None
         T = self.calibration.temperature_after(done)
-        return self.calibration.weigh(confidences, candidates, votes, T)
+        # without confidences the weights so far are the candidates', graded or not
+        return self.calibration.weigh(confidences, weights, votes, T)
 
     @property
     def votes_in_batches(self) -> bool:
@@ -405,10 +409,12 @@ class Calibrator:
             start += len(block.rows)
             own = block.candidates
             votes = self.calibration.collect(*found, pool.candidates, ballots, own)
-            confidences = None
+            confidences, even = None, own
             if self._keeps_confidences:
                 confidences = block.dense(rows.confidences[block.entries])
-            renewed = self.calibration.weigh(confidences, own, votes, temperature)
+            elif rows.grades is not None:
+                even = block.dense(rows.grades[block.entries])
+            renewed = self.calibration.weigh(confidences, even, votes, temperature)
             weights[block.entries] = renewed.flatten()[block.cells]
 
 

@@ -52,6 +52,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_another_runtime_says_the_same(name, tmp_path):
     X, S, _ = make_blobs()
+    X[::7, 1] = np.nan
     labels = np.array(["ant", "bee", "cat"])
     clf = MODELS[name].fit(X, [set(labels[row.astype(bool)]) for row in S])
     found = run(clf, tmp_path / "model.onnx", X)

@@ -15,7 +15,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A room imports from rows above its own, and from itself; rooms in a row do not know each other.
 LAYERS = [
     ["_version"],
-    ["_device", "_model_file", "_table"],
+    ["_model_file", "_rows", "_table", "pipelines"],
+    ["_device"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
@@ -35,6 +36,7 @@ WITHOUT_TORCH = [
     "sklearn_cleanse.kernel",
     "sklearn_cleanse.metrics",
     "sklearn_cleanse.model_selection",
+    "sklearn_cleanse.pipelines",
     "sklearn_cleanse.plots",
 ]
 

@@ -39,8 +39,8 @@ MODELS = {
     "landmarks": CleanSEClassifier("rc", n_landmarks=20, kernel_share=0.5, **QUICK),
     "neighbours": CleanSEClassifier("proden", **SOFT),
     "neighbours in space": CleanSEClassifier(neighbor_space="input", **SOFT),
-    "proportions": CleanSEClassifier(count_loss="proportion", **QUICK),
-    "kernel": CleanSEKernelClassifier(),
+    "proportions": CleanSEClassifier(count_loss="proportion", batch_norm=False, **QUICK),
+    "kernel": CleanSEKernelClassifier(noise=0.1),
     "kernel, landmarks": CleanSEKernelClassifier(n_landmarks=20, random_state=0),
     "plcgr": PLCGRClassifier(random_state=0),
     "plcgr, low rank": PLCGRClassifier(n_components=20, normalize="standard", random_state=0),
@@ -133,6 +133,18 @@ def test_labels_and_names_of_features_are_kept(name, labels, tmp_path):
     assert again.feature_names_in_.tolist() == list(X.columns)
     with pytest.raises(ValueError, match="feature names"):
         again.predict(X[["song", "beak", "tail", "wing"]])
+
+
+@pytest.mark.parametrize("name", ["two scalings", "kernel votes", "kernel"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_gaps_and_sparse_features(name, form, tmp_path):
+    X, S, _ = make_blobs()
+    X = np.maximum(X, 0)
+    X[::7, 1] = np.nan
+    clf = clone(MODELS[name]).fit(form(X), S)
+    again = load(clf.save(tmp_path / "model") and tmp_path / "model")
+    same(clf, again, form(X), S)
+    same(clf, again, X, S)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])

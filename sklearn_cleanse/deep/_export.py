@@ -40,6 +40,7 @@ class PortableScaling(nn.Module):
     shift: Tensor
     inverse: Tensor
     quantiles: Tensor | None
+    fill: Tensor | None
 
     def __init__(self, scaling: Scaling):
         super().__init__()
@@ -48,13 +49,22 @@ class PortableScaling(nn.Module):
         self.register_buffer("inverse", scaling.inverse.double())
         quantiles = None if scaling.quantiles is None else scaling.quantiles.double()
         self.register_buffer("quantiles", quantiles)
+        fill = None if scaling.fill is None else scaling.fill.double()
+        self.register_buffer("fill", fill)
+        self.gaps = scaling.gaps.tolist()
 
     def forward(self, X: Tensor) -> Tensor:
+        missing = X.isnan()
+        if self.fill is not None:
+            X = torch.where(missing, self.fill, X)
         if self.root:
             X = X.sign() * X.abs().sqrt()
         if self.quantiles is not None:
             X = normal_scores(X, self.quantiles)
-        return ((X - self.shift) * self.inverse).float()
+        scaled = ((X - self.shift) * self.inverse).float()
+        if not self.gaps:
+            return scaled
+        return torch.cat([scaled, missing[:, self.gaps].float()], dim=1)
 
 
 def normal_scores(X: Tensor, quantiles: Tensor) -> Tensor:
@@ -152,7 +162,7 @@ class PortableKernel(nn.Module):
         kernel = model.kernel
         self.scalings = nn.ModuleList(PortableScaling(scaling) for scaling in kernel.scalings)
         self.kinds, self.widths = list(kernel.kinds), kernel.widths
-        views = kernel.views(model.X)
+        views = kernel.scale(model.X[:])
         for i, view in enumerate(views):
             self.register_buffer(f"view{i}", view.double())
         self.register_buffer("coef", model.coef.double())

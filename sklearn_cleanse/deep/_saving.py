@@ -88,12 +88,17 @@ def network_from_file(estimator, file: ModelFile, sample_shape: tuple[int, ...])
         Initialised.
     """
     n_classes = len(estimator.classes_)
-    module = _build(estimator, file, sample_shape, n_classes)
+    first = Scaling._restored(file, "network.scalings.0", sample_shape)
+    n_inputs = int(np.prod(sample_shape)) + first.n_added
+    n_channels = sample_shape[0] + first.n_added
+    module = _build(estimator, file, n_channels, n_classes)
+    if isinstance(module, MLP) and module.n_features != n_inputs:
+        raise ValueError(f"the network does not take samples of shape {sample_shape}")
     n_views = file.value("network.n_views", int, type(None))
     if n_views not in (None, getattr(module, "n_members", None)):
         raise ValueError(f"the network has no {n_views} members, one for each scaling")
-    places = [f"network.scalings.{i}" for i in range(1 if n_views is None else n_views)]
-    scalings = [Scaling._restored(file, place, sample_shape) for place in places]
+    places = [f"network.scalings.{i}" for i in range(1, 1 if n_views is None else n_views)]
+    scalings = [first, *(Scaling._restored(file, place, sample_shape) for place in places)]
     network = ScaledNetwork(scalings[0] if n_views is None else Views(scalings), module)
     # A file may name a size of images that it has never seen; ours take any.
     probe = [min(n, 8) for n in sample_shape] if type(module) is ResNet34 else sample_shape
@@ -108,7 +113,7 @@ def network_from_file(estimator, file: ModelFile, sample_shape: tuple[int, ...])
     return make_net(network, n_classes, device, estimator.lr)
 
 
-def _build(estimator, file: ModelFile, sample_shape, n_classes: int) -> nn.Module:
+def _build(estimator, file: ModelFile, n_channels: int, n_classes: int) -> nn.Module:
     own = file.value("network.module", str, type(None))
     dropout = file.value("network.dropout", float, type(None))
     weights = {name: torch.tensor(value) for name, value in file.group("network.weights").items()}
@@ -116,12 +121,10 @@ def _build(estimator, file: ModelFile, sample_shape, n_classes: int) -> nn.Modul
         if not issubclass(estimator.module, nn.Module):
             raise ValueError(f"module={estimator.module!r} is no torch.nn.Module")
         with OwnRandom(0):
-            module = estimator.module(sample_shape[0], n_classes, **estimator.module_params or {})
+            module = estimator.module(n_channels, n_classes, **estimator.module_params or {})
     else:  # of the size of its weights, and without memory until these are known to fit
         with torch.device("meta"):
             module = _sized(own, weights, dropout)
-        if isinstance(module, MLP) and module.n_features != np.prod(sample_shape):
-            raise ValueError(f"the network does not take samples of shape {sample_shape}")
     expected = {name: (value.shape, value.dtype) for name, value in module.state_dict().items()}
     found = {name: (value.shape, value.dtype) for name, value in weights.items()}
     if found != expected:
@@ -140,7 +143,8 @@ def _sized(own: str | None, weights: dict[str, Tensor], dropout: float | None) -
             n_members, n_classes, _ = weights["head.weight"].shape
             n_features = [*layers, weights["head.weight"]][0].shape[2]
             sizes = tuple(layer.shape[1] for layer in layers)
-            return MLP(n_features, n_classes, sizes, dropout, n_members)
+            batch_norm = not sizes or "body.0.norm.weight" in weights
+            return MLP(n_features, n_classes, sizes, dropout, n_members, batch_norm)
         if own == "resnet34":
             n_classes = len(weights["head.bias"])
             width, n_channels, *_ = weights["body.0.weight"].shape

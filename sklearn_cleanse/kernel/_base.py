@@ -12,8 +12,9 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._rows import refuse_text
 from ..base import PartialLabelMixin, refuse_truth, unchanged_on_error
-from ..candidates import check_candidates
+from ..candidates import check_candidates, check_index
 from ._saving import (
     SCALERS,
     feature_map_from_file,
@@ -70,9 +71,9 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        check_index(X, y)
         with unchanged_on_error(self):
-            X = validate_data(self, X, dtype=np.float64)
-            X = check_magnitude(X, smallest=1 / MAX_MAGNITUDE)
+            X = check_magnitude(self._check_X(X, reset=True), smallest=1 / MAX_MAGNITUDE)
             self.classes_, candidates = check_candidates(y, n_samples=len(X))
             self._check_memory(candidates)
             self.scaler_ = SCALERS[self.normalize]()
@@ -111,6 +112,19 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         for name in self._per_class:
             setattr(self, name, file.array(name, "f", (n_classes,)))
 
+    def _check_X(self, X, reset):
+        name = type(self).__name__
+        refuse_text(X, name)
+        X = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        if np.isnan(X).any():
+            row, column = np.argwhere(np.isnan(X))[0]
+            raise ValueError(
+                f"row {row}, column {column} of X is NaN, which {name} does not take; fill gaps by "
+                f"make_pipeline(SimpleImputer(add_indicator=True), {name}()), or use "
+                "CleanSEKernelClassifier, which takes them"
+            )
+        return X
+
     def _check_memory(self, candidates):
         n_samples, n_classes = candidates.shape
         columns, remedy = self._memory_columns(candidates)
@@ -125,7 +139,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
 
     def _outputs(self, X):
         check_is_fitted(self)
-        X = check_magnitude(validate_data(self, X, dtype=np.float64, reset=False))
+        X = check_magnitude(self._check_X(X, reset=False))
         X = self.scaler_.transform(X)
         outputs = np.empty((len(X), len(self.classes_)))
         for rows in gen_batches(len(X), max(1, 2**24 // len(self.coef_))):
