@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 
 from .metrics._measures import _accuracy, covering_rate
@@ -102,6 +103,14 @@ class PartialLabelMixin(ClassifierMixin):
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
+    def _to_prior(self, log_proba):
+        """Turn log-probabilities into those under the class shares that are asked for."""
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class that does not occur
+            target = np.log(check_class_prior(self.class_prior, self.classes_))
+        return log_softmax(log_proba + target - np.log(self.class_shares_), axis=1)
+
     def disambiguate(self, X, y, return_proba=False):
         """Return the most likely candidate of each sample.
 
@@ -124,6 +133,28 @@ class PartialLabelMixin(ClassifierMixin):
         proba = candidate_proba(self, X, y)
         labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba.toarray()) if return_proba else labels
+
+
+def check_class_prior(class_prior, classes) -> np.ndarray | None:
+    """Return the shares of the classes, None if none are asked for, or raise."""
+    if class_prior is None:
+        return None
+    n_classes = len(classes)
+    if isinstance(class_prior, str) and class_prior == "uniform":
+        return np.full(n_classes, 1 / n_classes)
+    shares = np.asarray(class_prior, dtype=float)
+    if shares.shape != (n_classes,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
+        raise ValueError(
+            f"class_prior is {class_prior!r}; it must be None, 'uniform', or {n_classes} numbers, "
+            "none of them negative, one per class in the order of classes_"
+        )
+    return shares / shares.sum()
+
+
+def smooth_shares(proba) -> np.ndarray:
+    """Return the share of each class, as if each had one row more than it is believed to have."""
+    n_samples, n_classes = proba.shape
+    return (np.asarray(proba.sum(axis=0)).ravel() + 1.0) / (n_samples + n_classes)
 
 
 def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
