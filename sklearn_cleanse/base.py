@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -112,6 +113,14 @@ class PartialLabelMixin(ClassifierMixin):
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
+    def _to_prior(self, log_proba):
+        """Turn log-probabilities into those under the class shares that are asked for."""
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class that does not occur
+            target = np.log(check_class_prior(self.class_prior, self.classes_))
+        return log_softmax(log_proba + target - np.log(self.class_shares_), axis=1)
+
     def disambiguate(self, X, y, return_proba=False):
         """Return the most likely candidate of each sample.
 
@@ -172,8 +181,9 @@ class PartialLabelMixin(ClassifierMixin):
                 "from one; pickle it"
             )
         common = {"classes": self.classes_, "n_features_in": self.n_features_in_}
-        names = getattr(self, "feature_names_in_", None)
-        state = {**common, "feature_names_in": names, **self._state()}
+        for name in ("feature_names_in", "class_shares"):
+            common[name] = getattr(self, f"{name}_", None)
+        state = {**common, **self._state()}
         write(path, type(self).__name__, self._params_to_save(), state)
         return self
 
@@ -183,6 +193,8 @@ class PartialLabelMixin(ClassifierMixin):
             params["device"] = str(self.device)
         if isinstance(params.get("random_state"), np.random.RandomState):
             params["random_state"] = None
+        if isinstance(params.get("class_prior"), np.ndarray):
+            params["class_prior"] = params["class_prior"].tolist()
         return params
 
     def _restore(self, file: ModelFile):
@@ -194,6 +206,32 @@ class PartialLabelMixin(ClassifierMixin):
             self.feature_names_in_ = file.labels("feature_names_in")
             if len(self.feature_names_in_) != self.n_features_in_:
                 raise ValueError(f"feature_names_in are not {self.n_features_in_}")
+        if file.has("class_shares"):
+            self.class_shares_ = file.array("class_shares", "f", (len(self.classes_),))
+            if not (self.class_shares_ > 0).all():
+                raise ValueError("class_shares are not all above zero")
+
+
+def check_class_prior(class_prior, classes) -> np.ndarray | None:
+    """Return the shares of the classes, None if none are asked for, or raise."""
+    if class_prior is None:
+        return None
+    n_classes = len(classes)
+    if isinstance(class_prior, str) and class_prior == "uniform":
+        return np.full(n_classes, 1 / n_classes)
+    shares = np.asarray(class_prior, dtype=float)
+    if shares.shape != (n_classes,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
+        raise ValueError(
+            f"class_prior is {class_prior!r}; it must be None, 'uniform', or {n_classes} numbers, "
+            "none of them negative, one per class in the order of classes_"
+        )
+    return shares / shares.sum()
+
+
+def smooth_shares(proba) -> np.ndarray:
+    """Return the share of each class, as if each had one row more than it is believed to have."""
+    n_samples, n_classes = proba.shape
+    return (np.asarray(proba.sum(axis=0)).ravel() + 1.0) / (n_samples + n_classes)
 
 
 def content_rank(X: np.ndarray | SparseRows, candidates: sp.csr_array) -> np.ndarray:

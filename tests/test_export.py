@@ -44,7 +44,11 @@ class Own(torch.nn.Module):
 MODELS = {
     "own module": PartialLabelClassifier(module=Own, max_epochs=2, random_state=0),
     "scalings and kernel": CleanSEClassifier(
-        scaling=["rank", "sqrt"], kernel_share=0.4, n_landmarks=30, **QUICK
+        scaling=["rank", "sqrt"],
+        kernel_share=0.4,
+        n_landmarks=30,
+        class_prior=[0.5, 0.3, 0.2],
+        **QUICK,
     ),
 }
 

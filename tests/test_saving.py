@@ -33,14 +33,16 @@ SOFT = {"vote": "soft", "vote_start": 0.0, **QUICK}
 MODELS = {
     "plain": PartialLabelClassifier(**QUICK),
     "proden, one network": PartialLabelClassifier("proden", **{**QUICK, "n_members": 1}),
-    "two scalings": PartialLabelClassifier(scaling=["rank", "sqrt"], **QUICK),
+    "two scalings": PartialLabelClassifier(
+        scaling=["rank", "sqrt"], class_prior=[0.5, 0.3, 0.2], **QUICK
+    ),
     "no hidden layer": PartialLabelClassifier(**{**QUICK, "hidden_layer_sizes": ()}),
     "kernel votes": CleanSEClassifier(kernel_share=0.5, **QUICK),
     "landmarks": CleanSEClassifier("rc", n_landmarks=20, kernel_share=0.5, **QUICK),
     "neighbours": CleanSEClassifier("proden", **SOFT),
     "neighbours in space": CleanSEClassifier(neighbor_space="input", **SOFT),
     "proportions": CleanSEClassifier(count_loss="proportion", batch_norm=False, **QUICK),
-    "kernel": CleanSEKernelClassifier(noise=0.1),
+    "kernel": CleanSEKernelClassifier(noise=0.1, class_prior="uniform"),
     "kernel, landmarks": CleanSEKernelClassifier(n_landmarks=20, random_state=0),
     "plcgr": PLCGRClassifier(random_state=0),
     "plcgr, low rank": PLCGRClassifier(n_components=20, normalize="standard", random_state=0),

@@ -170,6 +170,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -204,6 +208,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_shares_ : ndarray of shape (n_classes,)
+        Estimated share of each class among the training rows, as if each had one row more.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
@@ -304,6 +310,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         dropout=0.2,
         n_members=2,
         scaling="auto",
+        class_prior=None,
         max_epochs=30,
         batch_size="auto",
         lr=0.01,
@@ -329,6 +336,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             dropout=dropout,
             n_members=n_members,
             scaling=scaling,
+            class_prior=class_prior,
             max_epochs=max_epochs,
             batch_size=batch_size,
             lr=lr,

@@ -19,6 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..base import check_class_prior
 from ..scaling import ScaledNetwork, Scaling, Views
 from ..votes import KernelModel
 from ..votes._kernel_model import PROBABILITY_FLOOR
@@ -215,10 +216,21 @@ class PortableModel(nn.Module):
         The kernel regression, if it has a say.
     share : float
         Its say.
+    odds : Tensor of shape (n_classes,) or None
+        What probabilities are multiplied by, for the class shares that are asked for.
     """
 
-    def __init__(self, network: ScaledNetwork, kernel: KernelModel | None, share: float):
+    odds: Tensor | None
+
+    def __init__(
+        self,
+        network: ScaledNetwork,
+        kernel: KernelModel | None,
+        share: float,
+        odds: Tensor | None = None,
+    ):
         super().__init__()
+        self.register_buffer("odds", odds)
         scaling: Any = network.scaling
         self.views = isinstance(scaling, Views)
         scalings = scaling.scalings if self.views else [scaling]
@@ -235,10 +247,13 @@ class PortableModel(nn.Module):
         proba = logits.double().softmax(dim=-1)
         if proba.dim() == 3:
             proba = proba.mean(dim=1)
-        if self.kernel is None:
-            return proba
-        log_proba = proba.clamp(min=1e-300).log()
-        return ((1 - self.share) * log_proba + self.share * self.kernel(X)).softmax(dim=1)
+        if self.kernel is not None:
+            log_proba = proba.clamp(min=1e-300).log()
+            proba = ((1 - self.share) * log_proba + self.share * self.kernel(X)).softmax(dim=1)
+        if self.odds is not None:
+            proba = proba * self.odds
+            proba = proba / proba.sum(dim=1, keepdim=True)
+        return proba
 
 
 def portable(estimator) -> PortableModel:
@@ -255,7 +270,9 @@ def portable(estimator) -> PortableModel:
         From raw features, in double precision, to probabilities.
     """
     network = copy.deepcopy(estimator.net_.module_).cpu()
-    return PortableModel(network, estimator._kernel, estimator._kernel_share()).eval()
+    shares = check_class_prior(estimator.class_prior, estimator.classes_)
+    odds = None if shares is None else torch.from_numpy(shares / estimator.class_shares_)
+    return PortableModel(network, estimator._kernel, estimator._kernel_share(), odds).eval()
 
 
 @contextmanager
