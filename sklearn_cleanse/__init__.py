@@ -14,6 +14,7 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "load": "_load",
     "final_step": "pipelines",
     "find_candidate_issues": "issues",
 }
