@@ -49,6 +49,7 @@ autosummary_generate = True
 # A method that overrides one of torch or scikit-learn must not appear with their words.
 autodoc_inherit_docstrings = False
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # the class template lists them
 
 html_math_renderer = "mathml"  # browsers draw it themselves: no script, no network
@@ -115,7 +116,13 @@ def list_rooms(app, page, template, context, doctree):
     """Give pages of the API the headings of the API page, for their navigation."""
     if page.startswith("api/generated/"):
         links = app.env.tocs["api"].findall(docutils.nodes.reference)
+        # Headings are plain text; names of the API, which are literals, are no rooms.
+        links = [link for link in links if link["anchorname"] and not _is_code(link)]
         context["rooms"] = [(link["anchorname"], link.astext()) for link in links]
+
+
+def _is_code(link):
+    return link.next_node(docutils.nodes.literal) is not None
 
 
 def setup(app):
