@@ -1,5 +1,5 @@
 """
-Who says that this is a 3? Votes on one digit, explained
+Who says that this is a 6? Votes on one digit, explained
 ========================================================
 
 **The problem.** A model picked one of the candidates of an image, and you are not convinced. "The
