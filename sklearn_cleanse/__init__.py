@@ -8,11 +8,14 @@ from ._version import __version__
 #: data, metrics or kernel methods alone never waits for torch.
 _ROOMS = {
     "PAPER_SETTINGS": "deep",
+    "RECONSTRUCTION": "deep",
     "CleanSEClassifier": "deep",
     "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "load": "_load",
+    "final_step": "pipelines",
     "find_candidate_issues": "issues",
 }
 
@@ -29,6 +32,7 @@ _SUBMODULES = (
     "losses",
     "metrics",
     "model_selection",
+    "pipelines",
     "plots",
     "scaling",
     "votes",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from ._rows import SparseRows
 
-def as_tensor(X: np.ndarray, device) -> Tensor:
+
+def as_tensor(X: np.ndarray | SparseRows, device) -> Tensor:
     """Put features on the device, sharing memory where possible.
 
     Floats keep their precision until they are scaled (single precision would lose, say, time
-    stamps); only a device without double precision gets single.
+    stamps); only a device without double precision gets single. Sparse features become dense.
     """
+    if isinstance(X, SparseRows):
+        X = X.toarray()
     device = torch.device(device)
     if X.dtype == np.float64 and device.type == "mps":
         X = X.astype(np.float32)
@@ -35,20 +41,19 @@ class _Writable:
         }
 
 
-def check_magnitude(X: np.ndarray, largest: float, fitting: bool) -> np.ndarray:
+def check_magnitude(X: Any, largest: float, fitting: bool) -> Any:
     """Return features unless they are too large, or too small to be scaled, in their precision.
 
     ``largest`` is that of double precision; in single precision it is 1e37 at most. What is too
-    small is refused when ``fitting``; a constant feature is not.
+    small is refused when ``fitting``; a constant feature is not. Gaps (NaN) are looked over.
     """
     if X.dtype.kind != "f" or not len(X):
         return X
     single = X.dtype == np.float32
     largest = min(largest, 1e37) if single else largest
-    axes = (0, *range(2, X.ndim))  # channels of images are scaled as a whole
-    low, high = X.min(axis=axes), X.max(axis=axes)
-    if max(high.max(), -low.min()) > largest:
-        row = np.argmax(np.abs(X).reshape(len(X), -1).max(axis=1))
+    low, high = _ranges(X)
+    if max(np.fmax.reduce(high, axis=None), -np.fmin.reduce(low, axis=None)) > largest:
+        row = _row_of_largest(X)
         raise ValueError(
             f"row {row} of X has a value beyond ±{largest:.0e}, which is too large to be computed "
             "with; divide that feature by a large number, or drop the row"
@@ -63,6 +68,21 @@ def check_magnitude(X: np.ndarray, largest: float, fitting: bool) -> np.ndarray:
             f"{smallest:.0e}); multiply that feature by a large number, or drop it"
         )
     return X
+
+
+def _ranges(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest value of each feature, NaN where it has none."""
+    if isinstance(X, SparseRows):
+        return X.matrix.nanmin(axis=0).toarray(), X.matrix.nanmax(axis=0).toarray()
+    axes = (0, *range(2, X.ndim))  # channels of images are scaled as a whole
+    return np.fmin.reduce(X, axis=axes), np.fmax.reduce(X, axis=axes)
+
+
+def _row_of_largest(X: Any) -> int:
+    if isinstance(X, SparseRows):
+        place = np.nanargmax(np.abs(X.matrix.data))
+        return int(np.searchsorted(X.matrix.indptr, place, side="right")) - 1
+    return int(np.nanargmax(np.fmax.reduce(np.abs(X).reshape(len(X), -1), axis=1)))
 
 
 def choose_device(device: str) -> str:

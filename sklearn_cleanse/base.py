@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
+from ._model_file import ModelFile, write
+from ._rows import SparseRows
+from .candidates import check_index
 from .metrics._measures import _accuracy, covering_rate
-from .metrics._predictions import candidate_proba
+from .metrics._predictions import candidate_proba, without_grades
+from .metrics._readers import report_unknown
 
 __all__ = ["PartialLabelMixin", "refuse_truth"]
 
@@ -97,9 +103,13 @@ class PartialLabelMixin(ClassifierMixin):
             Accuracy where ``truth`` is given or ``y`` is 1-D; otherwise the covering rate, the
             share of predictions that lie inside the candidate set.
         """
+        check_index(X, y, "y")
+        check_index(X, truth, "truth")
+        y = without_grades(self, y)
         predicted = self.predict(X)
         if truth is not None:
             return _accuracy(y, predicted, truth, self.classes_, sample_weight)
+        report_unknown(y, self.classes_)
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
@@ -134,6 +144,73 @@ class PartialLabelMixin(ClassifierMixin):
         labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba.toarray()) if return_proba else labels
 
+    def save(self, path):
+        """Write the fitted model to a file that `sklearn_cleanse.load` reads without running code.
+
+        Arrays are kept as safetensors and all else as JSON, in one file, which appears when it is
+        complete or not at all. What predicts and explains is kept to the last bit, training rows
+        included where these do so; not kept are callbacks, a generator as ``random_state`` and
+        the optimiser's state.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn_cleanse import CleanSEKernelClassifier, load
+        >>> clf = CleanSEKernelClassifier().fit([[0.0], [0.1], [1.0]], [{"a"}, {"a", "b"}, {"b"}])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = clf.save(Path(folder, "model.safetensors"))
+        ...     again = load(Path(folder, "model.safetensors"))
+        >>> again.predict([[0.2], [0.9]])
+        array(['a', 'b'], dtype='<U1')
+        """
+        check_is_fitted(self)
+        if type(self).__module__.partition(".")[0] != __package__:
+            raise ValueError(
+                f"save keeps this package's own estimators, and {type(self).__name__} is derived "
+                "from one; pickle it"
+            )
+        common = {"classes": self.classes_, "n_features_in": self.n_features_in_}
+        for name in ("feature_names_in", "class_shares"):
+            common[name] = getattr(self, f"{name}_", None)
+        state = {**common, **self._state()}
+        write(path, type(self).__name__, self._params_to_save(), state)
+        return self
+
+    def _params_to_save(self):
+        params = self.get_params(deep=False)
+        if "device" in params:
+            params["device"] = str(self.device)
+        if isinstance(params.get("random_state"), np.random.RandomState):
+            params["random_state"] = None
+        if isinstance(params.get("class_prior"), np.ndarray):
+            params["class_prior"] = params["class_prior"].tolist()
+        return params
+
+    def _restore(self, file: ModelFile):
+        """Take from a file what all estimators have; each adds what is its own."""
+        self._validate_params()
+        self.classes_ = file.labels("classes")
+        self.n_features_in_ = file.value("n_features_in", int)
+        if file.has("feature_names_in"):
+            self.feature_names_in_ = file.labels("feature_names_in")
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise ValueError(f"feature_names_in are not {self.n_features_in_}")
+        if file.has("class_shares"):
+            self.class_shares_ = file.array("class_shares", "f", (len(self.classes_),))
+            if not (self.class_shares_ > 0).all():
+                raise ValueError("class_shares are not all above zero")
+
 
 def check_class_prior(class_prior, classes) -> np.ndarray | None:
     """Return the shares of the classes, None if none are asked for, or raise."""
@@ -157,14 +234,17 @@ def smooth_shares(proba) -> np.ndarray:
     return (np.asarray(proba.sum(axis=0)).ravel() + 1.0) / (n_samples + n_classes)
 
 
-def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
+def content_rank(X: np.ndarray | SparseRows, candidates: sp.csr_array) -> np.ndarray:
     """Rank rows by what they hold.
 
     Shuffling from this order makes training independent of the order in which rows come. The
     order itself means nothing.
     """
-    flat = np.ascontiguousarray(X).reshape(len(X), -1)
-    rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    if isinstance(X, SparseRows):
+        rows = np.array(X.keys(), dtype=object)
+    else:
+        flat = np.ascontiguousarray(X).reshape(len(X), -1)
+        rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     order = np.argsort(rows, kind="stable")
     new = np.ones(len(X), dtype=bool)
     for start in range(0, len(X) - 1, 2**14):  # block by block, as this copies rows
@@ -179,7 +259,10 @@ def content_rank(X: np.ndarray, candidates: sp.csr_array) -> np.ndarray:
 
 
 def first_equals(
-    X: np.ndarray, candidates: sp.csr_array, rows: np.ndarray, by_content: np.ndarray
+    X: np.ndarray | SparseRows,
+    candidates: sp.csr_array,
+    rows: np.ndarray,
+    by_content: np.ndarray,
 ) -> np.ndarray:
     """Return for each row the first one that has the same features and the same candidates.
 
@@ -204,8 +287,16 @@ def first_equals(
     for start in range(1, n_rows, 2**14):  # block by block, as this copies rows
         ours = by_content[start : start + 2**14]
         before = by_content[start - 1 : start - 1 + len(ours)]
-        differ = (X[rows[ours]] != X[rows[before]]).reshape(len(ours), -1).any(axis=1)
+        differ = _differ(X[rows[ours]], X[rows[before]])
         is_new[start : start + len(ours)] = differ | (key[ours] != key[before])
     first = np.empty(n_rows, dtype=np.int64)
     first[by_content] = by_content[np.maximum.accumulate(np.where(is_new, np.arange(n_rows), 0))]
     return first
+
+
+def _differ(A: Any, B: Any) -> np.ndarray:
+    """Return which rows of two blocks differ; a gap (NaN) equals a gap."""
+    if isinstance(A, SparseRows):
+        return np.array([a != b for a, b in zip(A.keys(), B.keys(), strict=True)], dtype=bool)
+    differ = (A != B) & ((A == A) | (B == B))
+    return differ.reshape(len(A), -1).any(axis=1)

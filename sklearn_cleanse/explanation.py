@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import Bunch
 from torch import Tensor
 
-from ._table import format_table
+from ._table import format_table, html_table
 from .calibration import Voters
 from .votes import KernelModel
 
@@ -108,8 +108,8 @@ class Explanation(Bunch):
             rows.append(("together", "", "", _say(self._together(), True)))
         return (
             f"<p>predicted: <b>{html.escape(str(self.prediction))}</b></p>"
-            + _html_table(_HEAD, self._candidates())
-            + _html_table(voters, rows)
+            + html_table(_HEAD, self._candidates())
+            + html_table(voters, rows)
         )
 
     def _candidates(self) -> list[tuple[str, ...]]:
@@ -133,36 +133,33 @@ def _say(ballot: dict, signed: bool) -> str:
     return ", ".join(f"{label} {share:.2f}" for label, share in strongest)
 
 
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{html.escape(text)}</th>" for text in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{cells}</tr>{body}</table>"
-
-
 def blocks_to_explain(
-    X: np.ndarray, candidates: sp.csr_array | None, n_classes: int
-) -> Iterator[tuple[np.ndarray, Tensor]]:
+    X: np.ndarray,
+    candidates: sp.csr_array | None,
+    grades: sp.csr_array | None,
+    n_classes: int,
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
     """Cut samples into blocks, each with its candidates as a mask; every class if there are none.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, ...)
-    candidates : csr_array of shape (n_samples, n_classes) or None
+    candidates, grades : csr_array of shape (n_samples, n_classes) or None
     n_classes : int
 
     Yields
     ------
     X : ndarray of shape (n_rows, ...)
     own : Tensor of shape (n_rows, n_classes), dtype bool
+    grades : Tensor of shape (n_rows, n_classes) or None
     """
     for start in range(0, len(X), _BLOCK):
         block = slice(start, start + _BLOCK)
         own = torch.ones(len(X[block]), n_classes, dtype=torch.bool)
         if candidates is not None:
             own = torch.from_numpy(candidates[block].toarray())
-        yield X[block], own
+        odds = None if grades is None else torch.from_numpy(grades[block].toarray())
+        yield X[block], own, odds
 
 
 def poll_neighbors(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from ._model_file import ModelFile
+from ._rows import SparseRows
 
 __all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "fit_scaling"]
 
@@ -16,6 +21,9 @@ def __dir__() -> list[str]:
 SCALINGS = ("standard", "sqrt", "minmax", "common", "rank")
 
 _MOST_QUANTILES = 1000
+
+#: Most quantiles of all features together, where these are sparse.
+_SPARSE_QUANTILES = 2**23
 
 
 class Scaling(nn.Module):
@@ -29,6 +37,10 @@ class Scaling(nn.Module):
         Whether to take the signed square root first.
     quantiles : ndarray of shape (n_features, n_quantiles), default=None
         If given, the input is first replaced by its place among these, as a normal score.
+    fill : ndarray of shape (n_features,), default=None
+        What takes the place of a gap (NaN), before anything else. If None, gaps stay gaps.
+    gaps : ndarray of shape (n_indicators,), dtype int, default=None
+        Features for which a column is appended that is 1 where they had a gap, and else 0.
 
     Examples
     --------
@@ -38,22 +50,70 @@ class Scaling(nn.Module):
     tensor([[1.0000, 0.5000]])
     """
 
-    def __init__(self, shift, scale, root=False, quantiles=None):
+    shift: Tensor
+    inverse: Tensor
+    gaps: Tensor
+    quantiles: Tensor | None
+    fill: Tensor | None
+
+    def __init__(self, shift, scale, root=False, quantiles=None, fill=None, gaps=None):
         super().__init__()
         self.root = root
         self.register_buffer("shift", torch.as_tensor(np.asarray(shift, dtype=np.float64)))
         self.register_buffer("inverse", torch.as_tensor(1.0 / np.asarray(scale, dtype=np.float64)))
         quantiles = None if quantiles is None else torch.as_tensor(quantiles)
         self.register_buffer("quantiles", quantiles)
+        self.register_buffer("fill", None if fill is None else torch.as_tensor(fill))
+        gaps = np.empty(0, dtype=np.int64) if gaps is None else gaps
+        self.register_buffer("gaps", torch.as_tensor(gaps))
+
+    @property
+    def n_added(self) -> int:
+        """Number of columns that tell of gaps."""
+        return len(self.gaps)
 
     def forward(self, X: Tensor) -> Tensor:
         if not X.is_floating_point():
             X = X.float()
+        missing = None
+        if self.fill is not None:
+            missing = X.isnan()
+            X = torch.where(missing, self.fill.to(X.dtype), X)
         if self.root:
             X = X.sign() * X.abs().sqrt()
         if self.quantiles is not None:
             X = _normal_scores(X, self.quantiles.to(X.dtype))
-        return ((X - self.shift.to(X.dtype)) * self.inverse.to(X.dtype)).float()
+        scaled = ((X - self.shift.to(X.dtype)) * self.inverse.to(X.dtype)).float()
+        if missing is None or not self.n_added:
+            return scaled
+        return torch.cat([scaled, missing[:, self.gaps].float()], dim=1)
+
+    def _state(self) -> dict:
+        names = ("root", "shift", "inverse", "quantiles", "fill", "gaps")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> Scaling:
+        root, quantiles = file.value(f"{place}.root", bool), None
+        shift = file.array(f"{place}.shift", "f", None)
+        if np.broadcast_shapes(shift.shape, sample_shape) != sample_shape:
+            raise ValueError(f"{place}.shift does not fit samples of shape {sample_shape}")
+        if file.has(f"{place}.quantiles"):
+            quantiles = file.array(f"{place}.quantiles", "f", (*sample_shape, None))
+            if quantiles.shape[-1] < 2:
+                raise ValueError(f"{place}.quantiles has fewer than two for a feature")
+        fill = None
+        if file.has(f"{place}.fill"):
+            fill = file.array(f"{place}.fill", "f", sample_shape)
+        gaps = file.array(f"{place}.gaps", "i", (None,))
+        if len(gaps) and not 0 <= gaps.min() <= gaps.max() < sample_shape[0]:
+            raise ValueError(f"{place}.gaps names features that are not there")
+        if len(gaps) > sample_shape[0] or (len(gaps) and fill is None):
+            raise ValueError(f"{place}.gaps are more than there are features, or have no fill")
+        scaling = cls(0.0, 1.0, root, quantiles, fill, gaps)
+        scaling.shift = torch.tensor(shift)
+        scaling.inverse = torch.tensor(file.array(f"{place}.inverse", "f", shift.shape))
+        return scaling
 
 
 class Views(nn.Module):
@@ -76,6 +136,11 @@ class Views(nn.Module):
         super().__init__()
         self.scalings = nn.ModuleList(scalings)
 
+    @property
+    def n_added(self) -> int:
+        """Number of columns that tell of gaps, in each view."""
+        return self.scalings[0].n_added
+
     def forward(self, X: Tensor) -> Tensor:
         return torch.stack([scaling(X).flatten(start_dim=1) for scaling in self.scalings], dim=1)
 
@@ -95,8 +160,11 @@ def _normal_scores(X: Tensor, quantiles: Tensor) -> Tensor:
     return scores.T.reshape(X.shape)
 
 
-def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
+def fit_scaling(X: np.ndarray | SparseRows, kind: str | None) -> Scaling:
     """Learn a scaling from training rows.
+
+    A gap (NaN) becomes the mean of its feature, and each feature that has gaps in these rows gets
+    a further column, which tells where they are.
 
     Parameters
     ----------
@@ -125,30 +193,68 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     tensor([[0., 0.],
             [1., 1.]])
     """
-    if kind is None:
-        return Scaling(0.0, 1.0)
-    if kind not in SCALINGS:
+    if kind is not None and kind not in SCALINGS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(SCALINGS)}, or None")
-    if X.dtype.kind in "iub":
-        X = X.astype(np.float32)  # small integers overflow where they are squared or negated
-    if kind == "rank" and X.ndim == 2:
-        places = np.linspace(0, 1, min(len(X), _MOST_QUANTILES))
-        quantiles = np.quantile(X, places, axis=0).T
-        return Scaling(0.0, 1.0, quantiles=np.ascontiguousarray(quantiles))
-    axes = (0, *range(2, X.ndim))
-    if kind == "sqrt":
-        X = np.sign(X) * np.sqrt(np.abs(X))
-    if kind == "minmax":
-        shift = X.min(axis=axes, keepdims=True)[0].astype(np.float64)
-        scale = X.max(axis=axes, keepdims=True)[0] - shift
+    if isinstance(X, SparseRows):
+        n_quantiles = max(11, _SPARSE_QUANTILES // X.shape[1])
+        parts = [_Statistics.of(block, kind, n_quantiles) for block in X.column_blocks()]
+        found = _Statistics(*map(_join, zip(*parts, strict=True)))
     else:
-        shift = X.mean(axis=axes, dtype=np.float64, keepdims=True)[0]
-        scale = X.std(axis=axes, dtype=np.float64, keepdims=True)[0]
+        found = _Statistics.of(X, kind)
+    fill = found.mean if X.ndim == 2 else None
+    gaps = None if found.has_gap is None else np.flatnonzero(found.has_gap)
+    if found.quantiles is not None or kind is None:
+        return Scaling(0.0, 1.0, quantiles=found.quantiles, fill=fill, gaps=gaps)
+    scale = found.scale
+    if kind == "common":
+        scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
+    shift, scale = _round(found.shift), _round(np.where(scale > 0, scale, 1.0))
+    return Scaling(shift, scale, root=kind == "sqrt", fill=fill, gaps=gaps)
+
+
+class _Statistics(NamedTuple):
+    """What a scaling needs to know of each feature."""
+
+    mean: np.ndarray
+    has_gap: np.ndarray | None
+    shift: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    quantiles: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, X: np.ndarray, kind: str | None, n_quantiles: int = _MOST_QUANTILES) -> _Statistics:
+        if X.dtype.kind in "iub":
+            X = X.astype(np.float32)  # small integers overflow where they are squared or negated
+        axes = (0, *range(2, X.ndim))
+        has_gap = np.isnan(X).any(axis=0) if X.ndim == 2 else None
+        with_gaps = has_gap is not None and bool(has_gap.any())
+        if with_gaps:
+            X = np.where(np.isnan(X).all(axis=0), X.dtype.type(0), X)
+        names = ("mean", "std", "min", "max", "quantile")
+        mean, std, least, most, quantile = (
+            getattr(np, f"nan{name}" if with_gaps else name) for name in names
+        )
+        centre = mean(X, axis=axes, dtype=np.float64, keepdims=True)[0]
+        if kind is None:
+            return cls(centre, has_gap)
+        if kind == "rank" and X.ndim == 2:
+            places = np.linspace(0, 1, min(len(X), _MOST_QUANTILES, n_quantiles))
+            quantiles = np.ascontiguousarray(quantile(X, places, axis=0).T)
+            return cls(centre, has_gap, quantiles=quantiles)
+        if kind == "sqrt":
+            X = np.sign(X) * np.sqrt(np.abs(X))
+        if kind == "minmax":
+            shift = least(X, axis=axes, keepdims=True)[0].astype(np.float64)
+            return cls(centre, has_gap, shift, most(X, axis=axes, keepdims=True)[0] - shift)
+        shift = mean(X, axis=axes, dtype=np.float64, keepdims=True)[0] if kind == "sqrt" else centre
+        scale = std(X, axis=axes, dtype=np.float64, keepdims=True)[0]
         # Rounding gives a constant feature a tiny deviation, which must not be blown up.
         scale[scale <= 1e-12 * np.abs(shift)] = 0.0
-        if kind == "common":
-            scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
-    return Scaling(_round(shift), _round(np.where(scale > 0, scale, 1.0)), root=kind == "sqrt")
+        return cls(centre, has_gap, shift, scale)
+
+
+def _join(parts: tuple) -> np.ndarray | None:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def _round(values: np.ndarray) -> np.ndarray:
@@ -162,7 +268,7 @@ class ScaledNetwork(nn.Module):
 
     Parameters
     ----------
-    scaling : Scaling
+    scaling : Scaling or Views
     network : torch.nn.Module
 
     Examples
@@ -175,7 +281,7 @@ class ScaledNetwork(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(self, scaling: Scaling, network: nn.Module):
+    def __init__(self, scaling: Scaling | Views, network: nn.Module):
         super().__init__()
         self.scaling = scaling
         self.network = network

@@ -6,7 +6,12 @@ import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
 
-from sklearn_cleanse import PAPER_SETTINGS, CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse import (
+    PAPER_SETTINGS,
+    RECONSTRUCTION,
+    CleanSEClassifier,
+    PartialLabelClassifier,
+)
 from sklearn_cleanse.counts import COUNT_LOSSES
 from sklearn_cleanse.losses import LOSSES
 
@@ -79,10 +84,34 @@ def test_every_count_loss_learns(count_loss, blobs):
     assert clf.history_[-1]["count_loss"] > 0
 
 
-def test_the_papers_own_form_learns(blobs):
+@pytest.mark.parametrize(("n_rows", "expected"), [(100, 2e-4), (5000, 2e-4), (20_000, 5e-5)])
+def test_the_penalty_is_worth_a_fixed_number_of_rows(n_rows, expected, rng):
+    X, y = rng.normal(size=(n_rows, 2)), rng.randint(2, size=n_rows)
+    params = {"hidden_layer_sizes": (2,), "max_epochs": 1, "scaling": "standard"}
+    group = PartialLabelClassifier(**params).fit(X, y).net_.optimizer_.param_groups[0]
+    assert group["weight_decay"] == pytest.approx(expected / 2)  # two members
+
+
+@pytest.mark.parametrize("form", [PAPER_SETTINGS, RECONSTRUCTION])
+def test_the_papers_own_form_learns(form, blobs):
     X, S, y = blobs
-    clf = CleanSEClassifier(**{**PAPER_SETTINGS, "max_epochs": 30}, random_state=0).fit(X, S)
+    clf = CleanSEClassifier(**{**form, "max_epochs": 30}, random_state=0).fit(X, S)
     assert clf.score(X, S, truth=y) > 0.9
+    weights = {name: tuple(w.shape) for name, w in clf.net_.module_.network.named_parameters()}
+    assert weights == {  # one hidden layer of 500, and no batch norm
+        "body.0.weight": (1, 500, X.shape[1]),
+        "body.0.bias": (1, 500, 1),
+        "head.weight": (1, S.shape[1], 500),
+        "head.bias": (1, S.shape[1], 1),
+    }
+
+
+def test_votes_over_all_classes_train_otherwise(blobs):
+    X, S, _ = blobs
+    params = {**QUICK, **NEIGHBORS, "vote": "hard"}
+    within = CleanSEClassifier(**params).fit(X, S)
+    over_all = CleanSEClassifier(vote_scope="all", **params).fit(X, S)
+    assert within.history_[-1]["loss"] != over_all.history_[-1]["loss"]
 
 
 def test_the_loss_is_base_plus_lambda_times_count(blobs):

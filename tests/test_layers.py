@@ -14,14 +14,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A room imports from rows above its own, and from itself; rooms in a row do not know each other.
 LAYERS = [
-    ["_device", "_table", "_version"],
+    ["_version"],
+    ["_model_file", "_rows", "_table", "pipelines"],
+    ["_device"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],
     ["calibration"],
     ["explanation"],
     ["deep", "kernel"],
-    ["issues", "plots"],
+    ["_load", "issues", "plots"],
     ["__init__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -34,6 +36,7 @@ WITHOUT_TORCH = [
     "sklearn_cleanse.kernel",
     "sklearn_cleanse.metrics",
     "sklearn_cleanse.model_selection",
+    "sklearn_cleanse.pipelines",
     "sklearn_cleanse.plots",
 ]
 

@@ -180,3 +180,14 @@ def test_a_hidden_layer_is_linear_then_relu_then_batch_norm_of_each_unit():
         plain[0].bias.data = layer.bias.data[member, :, 0]
         torch.testing.assert_close(trained[:, member], plain(X))
         torch.testing.assert_close(predicted[:, member], plain.eval()(X))
+
+
+def test_without_batch_norm_a_hidden_layer_is_linear_then_relu():
+    torch.random.manual_seed(0)
+    network, X = MLP(4, 2, (3,), n_members=2, batch_norm=False), torch.randn(50, 4)
+    _, found = network(X)
+    layer = network.body[0]
+    for member in range(2):
+        linear = X @ layer.weight[member].T + layer.bias[member, :, 0]
+        torch.testing.assert_close(found[:, member], linear.relu())
+    assert not [module for module in network.modules() if "Norm" in type(module).__name__]

@@ -20,7 +20,7 @@ import tables
 import torch
 from cells import Results
 from data import IMBALANCE, KINDS, controlled_name, load_trial
-from experiment import LastEpochs
+from experiment import LastEpochs, _last_accuracies
 from experiment import run as run_task
 from lines import TIMING, LineFile, key_of, read_lines
 from plan import (
@@ -411,16 +411,26 @@ def test_equal_run_of_another_group_is_copied(tmp_path):
 
 def test_looking_on_does_not_change_training():
     trial = load_trial("iris", 0)
-    watch = LastEpochs(trial.X_test, trial.y_test, False)
+    watch = LastEpochs(trial.X_test, False)
     plain = CleanSEClassifier(max_epochs=12, random_state=0).fit(trial.X_train, trial.S_train)
     watched = CleanSEClassifier(max_epochs=12, random_state=0, callbacks=[watch])
     watched.fit(trial.X_train, trial.S_train)
     np.testing.assert_array_equal(
         plain.predict_proba(trial.X_test), watched.predict_proba(trial.X_test)
     )
-    seen = watched.net_.callbacks_[-1][1].accuracies_
+
+
+@pytest.mark.parametrize("kernel_share", [0.0, 0.5, 1.0])
+def test_the_whole_model_is_scored_after_each_of_the_last_epochs(kernel_share):
+    trial = load_trial("iris", 0)
+    watch = LastEpochs(trial.X_test, False)
+    params = {"max_epochs": 12, "random_state": 0, "kernel_share": kernel_share}
+    model = CleanSEClassifier(**params, callbacks=[watch]).fit(trial.X_train, trial.S_train)
+    seen = _last_accuracies(model, trial)
     assert len(seen) == 10
-    assert seen[-1] == (watched.predict(trial.X_test) == trial.y_test).mean()
+    assert seen[-1] == (model.predict(trial.X_test) == trial.y_test).mean()
+    if kernel_share == 1:  # the network has no say
+        assert len(set(seen)) == 1
 
 
 def test_own_method_and_own_data(tmp_path, monkeypatch):

@@ -37,6 +37,18 @@ def test_accuracy_cell_is_mean_and_sd_with_the_papers_figure_beside_it():
     assert "PRODEN" not in table.frame.index  # neither run nor in the paper
 
 
+def test_a_narrower_convolutional_network_is_noted():
+    only = {"datasets": ["cifar10"], "methods": ["cc"], "batch_sizes": [64], "settings": None}
+    wide, narrow = (plan("images", **only, width=width)[0] for width in (None, 8))
+    assert (wide.params["module"], wide.params["module_params"]) == ("resnet34", None)
+    assert narrow.params["module_params"] == {"width": 8}
+    line = line_of(group="images", dataset="cifar10", setting="ours-batch-64")
+    narrow = line | {"params": narrow.params}
+    notes = [tables.image_table(Results([x]), "cifar10", "ours").notes for x in (line, narrow)]
+    told = "ResNet-34 with 8 channels instead of 64"
+    assert [told in " ".join(note) for note in notes] == [False, True]
+
+
 def test_differences_are_taken_split_by_split():
     found = [
         line_of(group="fresh", method=method, seed=seed, accuracy_mean=mean, run=f"{method}{seed}")
@@ -291,7 +303,8 @@ def test_texts_are_renewed_between_their_marks():
     text = "a\n<!-- table: real-ours -->\nstale\n<!-- /table -->\n"
     text += "<!-- value: real/ours/lost/cleanse -->0<!-- /value --> b"
     renewed = renew(text, results)
-    assert "**71.00 ± 1.00**" in renewed
+    assert "| CleanSE | **71.0**<sup>a</sup> | 69.5 |" in renewed  # one figure per cell
+    assert "standard deviations lie between 1.0 and 1.0" in renewed
     assert "stale" not in renewed
     assert renewed.endswith("<!-- value: real/ours/lost/cleanse -->71.00 ± 1.00<!-- /value --> b")
     assert renew(renewed, results) == renewed

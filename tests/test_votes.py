@@ -55,10 +55,10 @@ def voters():
     )
 
 
-def enhanced(neighbors, voters, own):
+def enhanced(neighbors, voters, own, scope="candidates"):
     own = torch.tensor([own], dtype=torch.bool)
     neighbors = torch.tensor([neighbors])
-    return hard_votes(neighbors, torch.ones(neighbors.shape), voters, own)[0].tolist()
+    return hard_votes(neighbors, torch.ones(neighbors.shape), voters, own, scope)[0].tolist()
 
 
 def test_most_clean_votes_win(voters):
@@ -80,6 +80,21 @@ def test_clean_labels_that_are_no_candidates_leave_the_vote_to_all(voters):
 
 def test_a_winner_outside_the_candidates_is_never_used(voters):
     assert enhanced([3, 4, 1], voters, [0, 1, 1, 0]) == [0, 1, 0, 0]
+
+
+def test_over_all_classes_a_winner_outside_the_candidates_enhances_nothing(voters):
+    assert enhanced([3, 4], voters, [0, 0, 1, 0], scope="all") == [0, 0, 0, 0]  # a, before c
+    assert enhanced([5, 5, 3], voters, [1, 0, 1, 0], scope="all") == [0, 0, 0, 0]  # d, twice
+
+
+def test_over_all_classes_clean_neighbours_of_a_candidate_decide_as_ever(voters):
+    assert enhanced([3, 4, 1], voters, [1, 1, 1, 0], scope="all") == [0, 1, 0, 0]
+
+
+def test_over_all_classes_a_winning_candidate_is_enhanced_as_ever(voters):
+    for neighbors in ([0, 1, 2], [0, 1], [3, 4]):
+        own = [1, 1, 0, 0]
+        assert enhanced(neighbors, voters, own, scope="all") == enhanced(neighbors, voters, own)
 
 
 def test_nobody_votes_for_any_candidate(voters):

@@ -167,6 +167,9 @@ def scale_notes(lines) -> list[str]:
         notes.append(f"{epochs} epochs, {whose} {full}")
     if any(line.get("train_size") for line in lines):
         notes.append(f"{max(line['n_train'] for line in lines)} training rows")
+    width = (lines[0].get("params", {}).get("module_params") or {}).get("width")
+    if width:
+        notes.append(f"ResNet-34 with {width} channels instead of 64 in its first stage")
     return notes
 
 

@@ -19,32 +19,32 @@ from threadpoolctl import threadpool_limits
 from torch.backends.cpu import get_cpu_capability
 
 import sklearn_cleanse
-from sklearn_cleanse import PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.metrics import approximated_accuracy, covering_rate, disambiguation_accuracy
 
 LAST_EPOCHS = 10
 
 
 class LastEpochs(Callback):
-    """Accuracy on test rows after each of the last epochs. It only looks: training goes on as ever.
+    """Predictions of test rows after each of the last epochs. Training goes on as ever.
 
     Parameters
     ----------
-    X, y : ndarray
-        Test rows, and the columns of their true labels.
+    X : ndarray
+        Test rows.
     every : bool
-        Whether to look after every epoch, as the last one is not known in advance.
+        Whether to predict after every epoch, as the last one is not known in advance.
     """
 
-    def __init__(self, X, y, every):
-        self.X, self.y, self.every = X, y, every
+    def __init__(self, X, every):
+        self.X, self.every = X, every
 
     def on_train_begin(self, net, **kwargs):
-        self.accuracies_ = []
+        self.log_proba_ = []
 
     def on_epoch_end(self, net, **kwargs):
         if self.every or len(net.history) > net.max_epochs - LAST_EPOCHS:
-            self.accuracies_.append(float((net.most_likely(self.X) == self.y).mean()))
+            self.log_proba_ = [*self.log_proba_, net.log_proba(self.X)][-LAST_EPOCHS:]
 
 
 def run(task: Task, code: str | None = None) -> dict:
@@ -77,7 +77,7 @@ def _measure(estimator, trial) -> dict:
     line = {"estimator": public_name(type(estimator)), "params": describe_params(estimator)}
     ours = isinstance(estimator, PartialLabelClassifier)
     if ours:
-        watch = LastEpochs(trial.X_test, trial.y_test, estimator.early_stopping)
+        watch = LastEpochs(trial.X_test, estimator.early_stopping)
         estimator.set_params(callbacks=[*(estimator.callbacks or []), watch])
     with _peak_memory() as peak:
         began = time.perf_counter()
@@ -93,11 +93,7 @@ def _measure(estimator, trial) -> dict:
         _check_finished(estimator)
     predicted = estimator.predict(trial.X_test)
     final = float((predicted == trial.y_test).mean())
-    last = [final]
-    # Where a kernel has a say, the network of an epoch is not the model: the final one is scored.
-    if ours and not getattr(estimator, "kernel_share", 0):
-        callbacks = [callback for _, callback in estimator.net_.callbacks_]
-        last = next(c for c in callbacks if isinstance(c, LastEpochs)).accuracies_[-LAST_EPOCHS:]
+    last = _last_accuracies(estimator, trial) if ours else [final]
     return line | {
         "accuracy_mean": float(np.mean(last)),
         "accuracy_sd": float(np.std(last)),
@@ -111,6 +107,16 @@ def _measure(estimator, trial) -> dict:
         "seconds": round(seconds, 3),
         "peak_memory_mb": peak["mb"],
     }
+
+
+def _last_accuracies(estimator, trial) -> list[float]:
+    """Score the model as it was after each of the last epochs, the kernel's say included."""
+    callbacks = [callback for _, callback in estimator.net_.callbacks_]
+    found = next(c for c in callbacks if isinstance(c, LastEpochs)).log_proba_
+    if isinstance(estimator, CleanSEClassifier) and estimator._kernel_share():
+        scores = estimator._kernel.scores(trial.X_test)
+        found = [estimator._blend(log_proba, scores) for log_proba in found]
+    return [float((log_proba.argmax(axis=1) == trial.y_test).mean()) for log_proba in found]
 
 
 def _check_finished(estimator) -> None:

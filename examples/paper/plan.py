@@ -36,10 +36,6 @@ METHODS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
 }
 METHOD_NAMES = {method: name for method, (*_, name) in METHODS.items()}
 
-# RECONSTRUCTION takes part as soon as the package has it.
-if not hasattr(sklearn_cleanse, "RECONSTRUCTION"):
-    del METHODS["cleanse-reconstruction"]
-
 SEEDS = tuple(range(5))
 FRESH_SEEDS = tuple(range(120, 130))
 #: Values by setting of the two sweeps.
@@ -144,10 +140,12 @@ def plan(group, *, datasets=None, methods=None, settings=None, seeds=None, **opt
     seeds : list of int, default=None
         The trials; the group's own if None.
     **options : dict
-        ``epochs`` of every network, ``batch_sizes`` of the group "images", and ``train_size``,
-        ``data_home``, ``download`` and ``threads`` of each task.
+        ``epochs`` of every network, ``batch_sizes`` of the group "images", the ``width`` of
+        "resnet34", and ``train_size``, ``data_home``, ``download`` and ``threads`` of each task.
     """
     epochs, batch_sizes = options.pop("epochs", None), options.pop("batch_sizes", None)
+    width = options.pop("width", None)
+    convolutional = {"module": "resnet34", "module_params": {"width": width} if width else None}
     if seeds is None:
         seeds = {"fresh": FRESH_SEEDS, "images": (0,)}.get(group, SEEDS)
     tasks = []
@@ -158,7 +156,7 @@ def plan(group, *, datasets=None, methods=None, settings=None, seeds=None, **opt
             params = dict(params)
             if estimator in (_NETWORK, _CLEANSE):
                 params |= {"max_epochs": epochs} if epochs is not None else {}
-                params |= {"module": "resnet34"} if dataset == "cifar10" else {}
+                params |= convolutional if dataset == "cifar10" else {}
             for seed in seeds:
                 cell = group, dataset, method, setting, seed
                 tasks.append(Task(*cell, estimator, params, **options))

@@ -41,6 +41,30 @@ def as_markdown(table: Table) -> str:
     return "\n".join([*lines, "", *table.notes]) + "\n"
 
 
+_MEAN_SD = re.compile(r"(\**)(\d+\.\d+) ± (\d+\.\d+)(.*)")
+
+
+def narrow(table: Table) -> Table:
+    """Keep one figure per cell, to one decimal; a note gives the range of the deviations."""
+    deviations = []
+
+    def shorten(cell):
+        found = _MEAN_SD.fullmatch(cell)
+        if found:
+            deviations.append(float(found[3]))
+            return f"{found[1]}{float(found[2]):.1f}{found[4]}"
+        return f"{float(cell):.1f}" if re.fullmatch(r"\d+\.\d\d", cell) else cell
+
+    frame = table.frame.map(shorten)
+    if not deviations:
+        return table
+    note = (
+        f"Shown are means; standard deviations lie between {min(deviations):.1f} and "
+        f"{max(deviations):.1f}, and each is in the report that `tables.py` writes."
+    )
+    return table._replace(frame=frame, notes=[*table.notes, note])
+
+
 _LATEX = str.maketrans({"±": r"$\pm$", "→": r"$\to$", "λ": r"$\lambda$", "−": "$-$", "–": "--"})
 
 
@@ -100,7 +124,7 @@ def renew_text(text: str, tables: list[Table], value_of) -> str:
 
     def block(match):
         table = by_name.get(match[2])
-        body = as_markdown(table) if table else f"No result lines yet for {match[2]}.\n"
+        body = as_markdown(narrow(table)) if table else f"No result lines yet for {match[2]}.\n"
         return f"{match[1]}\n{body}\n{match[3]}"
 
     text = re.sub(

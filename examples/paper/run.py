@@ -106,6 +106,7 @@ def parse(arguments=None) -> argparse.Namespace:
     add("--seeds", type=_seeds, help="trials, such as 0-4 or 0,3,7")
     add("--epochs", type=_positive, help="epochs of every network, instead of its own number")
     add("--train-size", type=_positive, help="training rows at most")
+    add("--width", type=_positive, help="channels of a narrower ResNet-34 (default: 64)")
     add("--batch-size", type=_positive, action="append", help="batch sizes of group images")
     add("--jobs", type=_positive, default=1, help="runs at a time")
     add("--threads", type=_positive, help="of each run (default: OMP_NUM_THREADS, or cores / jobs)")
@@ -135,7 +136,8 @@ def _check(parser, options) -> None:
     if options.scheduler and options.backend != "dask":
         parser.error("--scheduler goes with --backend dask")
     if options.quick:
-        for name in ("group", "dataset", "setting", "seeds", "epochs", "train_size", "batch_size"):
+        own = ("group", "dataset", "setting", "seeds", "epochs", "train_size", "width")
+        for name in (*own, "batch_size"):
             if getattr(options, name):
                 parser.error(f"--quick has its own plan; leave out --{name.replace('_', '-')}")
         if set(options.method or ()) & set(METHODS):
@@ -182,7 +184,7 @@ def _tasks(options) -> list[Task]:
         own = {"datasets": list(SMALL), "methods": options.method or [], "seeds": (0, 1)}
         return quick_plan(**common) + plan("real", **own, **common)
     groups = options.group or ["real"]
-    common |= {name: getattr(options, name) for name in ("seeds", "epochs", "train_size")}
+    common |= {name: getattr(options, name) for name in ("seeds", "epochs", "train_size", "width")}
     several = ("dataset", "method", "setting", "batch_size")
     common |= {f"{name}s": getattr(options, name) for name in several}
     tasks = [task for group in groups for task in plan(group, **common)]

@@ -5,6 +5,8 @@ sparse boolean matrix with a row per sample and a column per class. It is sparse
 has a handful of candidates even where there are hundreds of classes.
 """
 
+from ._grades import check_graded
+from ._index import check_index
 from ._read import check_candidates
 from ._sets import candidate_counts, candidate_softmax, covers, estimate_proportions, is_clean
 
@@ -12,6 +14,8 @@ __all__ = [
     "candidate_counts",
     "candidate_softmax",
     "check_candidates",
+    "check_graded",
+    "check_index",
     "covers",
     "estimate_proportions",
     "is_clean",

@@ -115,28 +115,46 @@ def check_dense(y: np.ndarray) -> sp.csr_array:
             for row, values in enumerate(y.tolist()):
                 for column, value in enumerate(values):
                     if is_missing(value):
-                        _refuse_value(row, column, np.nan)
+                        _refuse_value(row, column, np.nan, _holds_votes(y))
                     if not isinstance(value, (bool, int, float)):
                         raise ValueError(
                             f"row {row} of the candidate matrix holds {value!r}; it may hold only "
                             "0 and 1. Pass label names as a list of sets instead, such as "
-                            "[{'cat', 'dog'}, {'cat'}]"
+                            f"[{{'cat', 'dog'}}, {{'cat'}}]; {_VOTES}"
                         )
             y = y.astype(float)
         wrong = (y != 0) & (y != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            _refuse_value(row, column, y[row, column])
+            _refuse_value(row, column, y[row, column], _holds_votes(y))
     return sp.csr_array(y.astype(bool, copy=False))
 
 
-def _refuse_value(row: int, column: int, value: Any) -> None:
+#: What to do with a table that has a column per annotator.
+_VOTES = (
+    "if each column holds what one annotator said, "
+    "S = sklearn_cleanse.datasets.candidates_from_votes(y) makes candidates of them"
+)
+
+
+def _holds_votes(y: np.ndarray) -> bool:
+    """Return whether a table that is no candidate matrix may be several annotators' labels."""
+    values = [value for row in y.tolist() for value in row if not is_missing(value)]
+    if any(isinstance(value, str) for value in values):
+        return True
+    whole = all(isinstance(v, (int, float)) and float(v).is_integer() for v in values)
+    return whole and any(value > 1 for value in values)
+
+
+def _refuse_value(row: int, column: int, value: Any, votes: bool = False) -> None:
+    remedy = f"; {_VOTES}" if votes else ""
     if value != value:
         raise ValueError(
             f"row {row}, column {column} of the candidate matrix is NaN; "
-            "write 1 for a candidate and 0 for a label that is ruled out"
+            f"write 1 for a candidate and 0 for a label that is ruled out{remedy}"
         )
     raise ValueError(
         f"row {row}, column {column} of the candidate matrix is {value!s}; only 0 and 1 are "
-        "allowed. Threshold scores first; pass label names as a list of sets"
+        "allowed. Threshold scores first, or pass graded=True to the estimator if the values are "
+        "the odds of each candidate, from 0 to 1; pass label names as a list of sets" + remedy
     )

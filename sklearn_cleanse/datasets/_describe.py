@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from .._table import format_table
+from .._table import format_table, html_table
 from ..candidates import candidate_counts, check_candidates, covers, is_clean
 
 __all__ = ["Characteristics", "describe"]
@@ -19,7 +19,7 @@ __all__ = ["Characteristics", "describe"]
 class Characteristics:
     """The characteristics of a partial-label data set, as `describe` computes them.
 
-    Printed, it is a row of the table of characteristics that papers have.
+    Printed, or shown in a notebook, it is a row of the table of characteristics that papers have.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class Characteristics:
     noise_rate: float | None
     n_duplicates: int | None
 
-    def __str__(self) -> str:
-        cells = {
+    def _cells(self) -> dict[str, str]:
+        return {
             "Data set": self.name or "-",
             "Instances": f"{self.n_samples:,}",
             "Features": "-" if self.n_features is None else f"{self.n_features:,}",
@@ -80,8 +80,15 @@ class Characteristics:
             "Classes never true": "-" if self.never_true is None else str(len(self.never_true)),
             "Duplicates": "-" if self.n_duplicates is None else str(self.n_duplicates),
         }
+
+    def __str__(self) -> str:
+        cells = self._cells()
         rule = ["-" * max(len(head), len(cell)) for head, cell in cells.items()]
         return format_table([list(cells), rule, list(cells.values())])
+
+    def _repr_html_(self) -> str:
+        cells = self._cells()
+        return html_table(list(cells), [list(cells.values())])
 
 
 def describe(S, y=None, *, X=None, name=""):

@@ -28,7 +28,7 @@ def build_net(estimator, X, candidates, device, shuffled, own_random):
     ----------
     estimator : PartialLabelClassifier
         Has the parameters.
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         Features.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
     device : str
@@ -50,26 +50,32 @@ def build_net(estimator, X, candidates, device, shuffled, own_random):
         kind = choose_scaling(X[some], candidates[some])
     scaling = _fit_scalings(estimator, X[shuffled[:_STATISTICS_ROWS]], kind)
     with own_random:
-        module = _build_module(estimator, X, candidates.shape[1])
+        module = _build_module(estimator, X, scaling.n_added, candidates.shape[1])
     network = ScaledNetwork(scaling, module)
+    return make_net(network, candidates.shape[1], device, estimator.lr), kind
+
+
+def make_net(network: ScaledNetwork, n_classes: int, device: str, lr: float) -> CleanSENet:
+    """Return an initialised net that trains and predicts by the given network."""
     if torch.device(device).type == "mps":  # it has no double precision
         network = network.float()
     net = CleanSENet(
         network,
-        n_classes=candidates.shape[1],
+        n_classes=n_classes,
         criterion=nn.Identity,  # losses here are functions
         optimizer=FusedAdam if torch.device(device).type in ("cpu", "cuda") else torch.optim.Adam,
-        lr=estimator.lr,
+        lr=lr,
         train_split=None,
         predict_nonlinearity=probabilities,
         device=device,
         verbose=0,
     )
-    return net.initialize(), kind
+    return net.initialize()
 
 
-def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
-    module, params, n_inputs = estimator.module, dict(estimator.module_params or {}), X.shape[1]
+def _build_module(estimator, X, n_added: int, n_classes: int) -> nn.Module:
+    module, params = estimator.module, dict(estimator.module_params or {})
+    n_inputs = X.shape[1] + n_added
     if module == "mlp":
         sizes = tuple(np.ravel(estimator.hidden_layer_sizes).tolist())
         if not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -79,11 +85,12 @@ def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
             )
         params = {
             "hidden_layer_sizes": sizes,
+            "batch_norm": estimator.batch_norm,
             "dropout": estimator.dropout,
             "n_members": estimator.n_members,
             **params,
         }
-        n_inputs = int(np.prod(X.shape[1:]))
+        n_inputs = int(np.prod(X.shape[1:])) + n_added
     elif X.ndim != 4 and module == "resnet34":
         raise ValueError(
             f"module='resnet34' needs images of shape (n_samples, channels, height, width), "
@@ -106,7 +113,7 @@ def _build_module(estimator, X: np.ndarray, n_classes: int) -> nn.Module:
     return built
 
 
-def _fit_scalings(estimator, X: np.ndarray, kind) -> nn.Module:
+def _fit_scalings(estimator, X, kind) -> nn.Module:
     """Fit a scaling, or one for each member if several are named."""
     if not isinstance(kind, (list, tuple)):
         return fit_scaling(X, kind)

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
+from .._rows import SparseRows, refuse_text
 from ..base import (
     PartialLabelMixin,
     check_class_prior,
@@ -25,11 +26,13 @@ from ..base import (
     smooth_shares,
     unchanged_on_error,
 )
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_graded, check_index
+from ..candidates._grades import regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
-from . import _net
+from . import _net, _saving
 from ._build import build_net
+from ._export import write_onnx
 from ._modules import MODULES
 from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
@@ -50,6 +53,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     loss_params : dict, default=None
         Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
         of "scarce".
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -57,6 +65,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
+    batch_norm : bool, default=True
+        Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=2
@@ -80,8 +90,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=2e-4
-        L2 penalty on each network.
+    weight_decay : float or "auto", default="auto"
+        L2 penalty on each network. "auto" takes 2e-4, and beyond 5,000 rows less in proportion: a
+        prior is worth a fixed number of rows.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -145,9 +156,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "loss": [str, Loss, callable],
         "loss_params": [dict, None],
+        "graded": ["boolean"],
         "module": [StrOptions(set(MODULES)), type],
         "module_params": [dict, None],
         "hidden_layer_sizes": ["array-like"],
+        "batch_norm": ["boolean"],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
@@ -156,7 +169,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions({"onecycle", "constant"})],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -172,9 +185,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         loss="cc",
         *,
         loss_params=None,
+        graded=False,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
+        batch_norm=True,
         dropout=0.2,
         n_members=2,
         scaling="auto",
@@ -183,7 +198,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=2e-4,
+        weight_decay="auto",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -195,9 +210,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     ):
         self.loss = loss
         self.loss_params = loss_params
+        self.graded = graded
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.batch_norm = batch_norm
         self.dropout = dropout
         self.n_members = n_members
         self.scaling = scaling
@@ -215,6 +232,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     def set_params(self, **params):
         """Set parameters by name.
@@ -244,11 +266,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Features. They need no scaling.
+            Features, dense or (in two dimensions) sparse. They need no scaling. A gap (NaN) counts
+            as the mean of its feature, and each feature that has gaps in training gets a further
+            input that tells where they are.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
-            (n_samples,).
+            (n_samples,). With ``graded``, the matrix may hold numbers from 0 to 1.
         sample_weight : array-like of shape (n_samples,), default=None
             How much each sample counts. Zero leaves it out. Whole numbers repeat it, as if it
             occurred so often (up to ten times on average); other weights scale its part in the
@@ -319,16 +343,19 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
         loss = check_loss(self.loss)
+        check_index(X, y)
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
-        classes, candidates = check_candidates(y, n_samples=len(X), classes=known)
+        classes, candidates, grades = check_graded(
+            y, graded=self.graded, n_samples=len(X), classes=known
+        )
         check_class_prior(self.class_prior, classes)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
         _net.check_callbacks(self.callbacks)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
-        rank = content_rank(X, candidates)
+        rank = content_rank(X, candidates if grades is None else grades)
         if self.early_stopping:
             used, out = self._hold_out(rank, used, random)
             callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
@@ -337,6 +364,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         weight = None if weight is None else weight[used]
         is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
         own_candidates = candidates if is_all else candidates[used]
+        own_grades = grades if grades is None or is_all else grades[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
         # A call that goes on draws differently from the one before, whatever the seed.
         n_before = 0 if reset else len(self.net_.history)
@@ -345,8 +373,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
         own_candidates, votes, kernel, scores = self._vote(
-            X, own_candidates, used, by_content, shuffle, device
+            X, own_candidates, used, by_content, shuffle, device, own_grades
         )
+        own_grades = widen_grades(own_grades, own_candidates)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -354,13 +383,14 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             net, scaling = copy.deepcopy(self.net_), self.scaling_
             if not net.optimizer_.state:
                 warnings.warn(
-                    "the optimiser's state was dropped by drop_training_state; training goes on "
-                    "from the weights with a fresh optimiser",
+                    "the optimiser's state was dropped by drop_training_state or save; training "
+                    "goes on from the weights with a fresh optimiser",
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
                 own_X = X if is_all else X[used]
-                start = net.confidences(own_X, own_candidates, loss.confidences).data
+                start = net.confidences(own_X, own_candidates, loss.confidences)
+                start = regrade(start, own_grades).data
         rows = TrainingRows(
             X,
             own_candidates,
@@ -371,6 +401,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             used=None if is_all else used,
             confidences=start,
             votes=votes,
+            grades=None if own_grades is None else own_grades.data,
         )
         rng = np.random.RandomState(random.randint(2**30) + n_before)
         training = self._plan(loss, loss_params, own_candidates, device, epochs)
@@ -380,7 +411,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
-        self._candidate_proba = self._training_proba(X, candidates, used, scores)
+        self._candidate_proba = regrade(self._training_proba(X, candidates, used, scores), grades)
         self.class_shares_ = smooth_shares(self._candidate_proba)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
@@ -396,6 +427,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         batch_size = self.batch_size
         if batch_size == "auto":
             batch_size = int(np.clip(candidates.shape[0] // 64, 16, 256))
+        weight_decay = self.weight_decay
+        if weight_decay == "auto":
+            weight_decay = 2e-4 * min(1.0, 5000 / candidates.shape[0])
         lr, schedule = self.lr, self.schedule
         if epochs is None:
             lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
@@ -408,10 +442,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             lr=lr,
             schedule=schedule,
             # Divide by n_members: losses are averaged, penalties are summed.
-            weight_decay=self.weight_decay / self.n_members,
+            weight_decay=weight_decay / self.n_members,
         )
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device):
+    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
         """Return the sets to train on, votes of all other rows, their regression and its scores.
 
         Here the sets are the candidates, and nobody votes.
@@ -431,7 +465,20 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return None
 
     def _check_X(self, X, reset):
-        X = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True)
+        refuse_text(X, type(self).__name__)
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype="numeric",
+            allow_nd=True,
+            accept_sparse="csr",
+            ensure_all_finite="allow-nan",
+        )
+        X = SparseRows(X) if sp.issparse(X) else X
+        if X.ndim > 2 and np.isnan(X).any():
+            row = np.argwhere(np.isnan(X))[0, 0]
+            raise ValueError(f"row {row} of X holds NaN; gaps are for tables: fill them in images")
         if X.dtype.kind in "iu" and X.dtype.itemsize > 2:
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
@@ -526,6 +573,41 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if not self._kernel_share():
             self._kernel = None
         return self
+
+    def to_onnx(self, path):
+        """Write the model as an ONNX file, for runtimes without Python or torch.
+
+        It takes raw features (``X``, double precision, of shape (n_samples, ...)) and returns
+        ``probabilities`` of shape (n_samples, n_classes), as `predict_proba` does: scaling, all
+        members and, where it has a say, the kernel regression are inside. Needs the extra
+        ``export``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists. Its metadata hold ``classes`` as JSON.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        check_is_fitted(self, "net_")
+        write_onnx(self, path)
+        return self
+
+    def _params_to_save(self):
+        params = super()._params_to_save()
+        return {**params, "loss": _saving.loss_to_save(self.loss), "callbacks": None}
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return _saving.training_state(self)
+
+    def _restore(self, file):
+        self.loss = _saving.loss_from_file(self.loss)
+        super()._restore(file)
+        vars(self).update(_saving.training_from_file(self, file))
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import first_equals
 from ..calibration import Calibration
-from ..candidates import candidate_softmax, check_candidates, estimate_proportions
+from ..candidates import candidate_softmax, check_graded, check_index, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -26,12 +26,16 @@ from ..explanation import (
 )
 from ..losses import check_loss
 from ..votes import fit_kernel_votes
+from ..votes._kernel_votes import regrade_votes
+from . import _saving
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
 
-__all__ = ["PAPER_SETTINGS", "CleanSEClassifier"]
+__all__ = ["PAPER_SETTINGS", "RECONSTRUCTION", "CleanSEClassifier"]
 
-#: The paper's own form of CleanSE, as arguments: ``CleanSEClassifier(**PAPER_SETTINGS)``.
+#: The paper's own form of CleanSE, as arguments: ``CleanSEClassifier(**PAPER_SETTINGS)``. What the
+#: paper does not print (one hidden layer of 500, no batch norm, z-scores) is what gives its rows of
+#: CC and RC.
 PAPER_SETTINGS = {
     "loss": "cc",
     "temperature": 3.0,
@@ -40,11 +44,13 @@ PAPER_SETTINGS = {
     "neighbors_from": "batch",
     "neighbor_space": "representation",
     "vote": "hard",
+    "vote_scope": "candidates",
     "vote_start": 0.0,
     "vote_end": None,
     "kernel_share": 0.0,
     "count_loss": "entropy",
-    "hidden_layer_sizes": (300, 300),
+    "hidden_layer_sizes": (500,),
+    "batch_norm": False,
     "dropout": 0.0,
     "n_members": 1,
     "scaling": "standard",
@@ -53,6 +59,16 @@ PAPER_SETTINGS = {
     "lr": 1e-3,
     "schedule": "constant",
     "weight_decay": 1e-5,
+}
+
+#: The nearest form that does what the paper claims: confidences of RC times K, neighbours from
+#: all rows, votes over all classes, and a count loss that is large enough to act.
+RECONSTRUCTION = PAPER_SETTINGS | {
+    "loss": "rc",
+    "neighbors_from": "dataset",
+    "vote_scope": "all",
+    "count_loss": "interval",
+    "count_weight": 0.1,
 }
 
 #: A label outside a set that may be wrong joins it from this share of the votes on.
@@ -91,6 +107,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         training; see `CleanSEKernelClassifier`. "soft" and "hard": neighbours while the network is
         trained, each of which spreads its current confidences, weighted by similarity, or who
         together name one candidate by Eq. (3).
+    vote_scope : {"candidates", "all"}, default="candidates"
+        Which labels a hard vote is taken over. With "all" a label outside the row's candidates may
+        win, and the row is then left as it is.
     vote_start : float, default=0.0
         Share of the epochs that pass before votes count. Neighbours of an untrained network know
         little: 0.3 suits them.
@@ -111,6 +130,10 @@ class CleanSEClassifier(PartialLabelClassifier):
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    max_voters : int or "auto", default="auto"
+        Rows, at most, that may vote as neighbours: half of them clean rows where there are enough,
+        the others drawn at random. "auto": all up to 16,384 rows, then 2**28 divided by the number
+        of rows, at least 4,096, so that a search takes no longer with more rows.
     kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
@@ -122,6 +145,11 @@ class CleanSEClassifier(PartialLabelClassifier):
     loss_params : dict, default=None
         Parameters of the loss: ``beta`` and ``form`` of "lws", ``class_prior`` and ``correction``
         of "scarce".
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -129,6 +157,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         Further arguments for the module.
     hidden_layer_sizes : tuple of int, default=(300, 300, 300)
         Units of each hidden layer of the "mlp".
+    batch_norm : bool, default=True
+        Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
         Share of activations that the "mlp" drops after each hidden layer while training.
     n_members : int, default=2
@@ -152,8 +182,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         Learning rate; with the "onecycle" schedule its peak.
     schedule : {"onecycle", "constant"}, default="onecycle"
         How the learning rate changes over the epochs.
-    weight_decay : float, default=2e-4
-        L2 penalty on each network.
+    weight_decay : float or "auto", default="auto"
+        L2 penalty on each network. "auto" takes 2e-4, and beyond 5,000 rows less in proportion: a
+        prior is worth a fixed number of rows.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
         only, no longer grows, and keep the best epoch's weights.
@@ -193,6 +224,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         votes; see `CleanSEKernelClassifier`.
     count_strength_ : float
         How strongly counts weighed kernel votes.
+    n_landmarks_ : int
+        Rows that stand for all in kernel votes; all of them in the exact form.
+    n_voters_ : int
+        Rows that may vote as neighbours.
     noise_ : float
         The share of wrong sets that was reckoned with.
     interrupted_ : bool
@@ -236,11 +271,13 @@ class CleanSEClassifier(PartialLabelClassifier):
         "neighbors_from": [StrOptions({"dataset", "batch"})],
         "neighbor_space": [StrOptions({"representation", "input"})],
         "vote": [StrOptions({"kernel", "soft", "hard"})],
+        "vote_scope": [StrOptions({"candidates", "all"})],
         "vote_start": [Interval(Real, 0, 1, closed="both")],
         "vote_end": [Interval(Real, 0, 1, closed="right"), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "max_voters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
@@ -255,17 +292,21 @@ class CleanSEClassifier(PartialLabelClassifier):
         neighbors_from="dataset",
         neighbor_space="representation",
         vote="kernel",
+        vote_scope="candidates",
         vote_start=0.0,
         vote_end=1.0,
         count_strength="auto",
         noise=0.0,
         n_landmarks="auto",
+        max_voters="auto",
         kernel_share="auto",
         count_loss="interval",
         loss_params=None,
+        graded=False,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
+        batch_norm=True,
         dropout=0.2,
         n_members=2,
         scaling="auto",
@@ -274,7 +315,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         batch_size="auto",
         lr=0.01,
         schedule="onecycle",
-        weight_decay=2e-4,
+        weight_decay="auto",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=20,
@@ -287,9 +328,11 @@ class CleanSEClassifier(PartialLabelClassifier):
         super().__init__(
             loss,
             loss_params=loss_params,
+            graded=graded,
             module=module,
             module_params=module_params,
             hidden_layer_sizes=hidden_layer_sizes,
+            batch_norm=batch_norm,
             dropout=dropout,
             n_members=n_members,
             scaling=scaling,
@@ -314,15 +357,17 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.neighbors_from = neighbors_from
         self.neighbor_space = neighbor_space
         self.vote = vote
+        self.vote_scope = vote_scope
         self.vote_start = vote_start
         self.vote_end = vote_end
         self.count_strength = count_strength
         self.noise = noise
         self.n_landmarks = n_landmarks
+        self.max_voters = max_voters
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device):
+    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
         """Let all other rows vote on each row; return votes by candidate, and the regression.
 
         Where sets may be wrong, labels outside that get a good part of the vote join the set.
@@ -335,7 +380,8 @@ class CleanSEClassifier(PartialLabelClassifier):
                 )
             return candidates, None, None, None
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
-        first = first_equals(X, candidates, used, by_content)
+        marks = candidates if grades is None else grades
+        first = first_equals(X, marks, used, by_content)
         voters = shuffle[first[shuffle] == shuffle]
         votes, model, fitted = fit_kernel_votes(
             X,
@@ -345,6 +391,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             noise=self.noise,
             n_landmarks=self.n_landmarks,
             device=device,
+            grades=None if grades is None else grades[voters],
         )
         place = np.empty(len(used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
@@ -417,16 +464,37 @@ class CleanSEClassifier(PartialLabelClassifier):
         return self._kernel_fact("count_strength")
 
     @property
+    def n_landmarks_(self):
+        """Rows that stand for all in kernel votes; all of them in the exact form."""
+        return len(self._kernel_fact("rows", "n_landmarks_"))
+
+    @property
+    def n_voters_(self):
+        """Rows that may vote as neighbours."""
+        check_is_fitted(self, "net_")
+        if self._voters is None:
+            raise AttributeError("n_voters_ is there only after a fit with neighbours' votes")
+        return len(self._voters.rows)
+
+    @property
     def noise_(self):
         """Share of wrong candidate sets that was reckoned with."""
         check_is_fitted(self, "net_")
         return 0.0 if self._kernel is None else self._kernel.noise
 
-    def _kernel_fact(self, name):
+    def _kernel_fact(self, name, shown=None):
         check_is_fitted(self, "net_")
         if self._kernel is None:
-            raise AttributeError(f"{name}_ is there only after a fit with kernel votes")
+            shown = shown or f"{name}_"
+            raise AttributeError(f"{shown} is there only after a fit with kernel votes")
         return getattr(self._kernel, name)
+
+    def _state(self):
+        return {**super()._state(), **_saving.votes_state(self)}
+
+    def _restore(self, file):
+        super()._restore(file)
+        vars(self).update(_saving.votes_from_file(self, file))
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
@@ -442,9 +510,11 @@ class CleanSEClassifier(PartialLabelClassifier):
         return Calibration(
             temperature=self.temperature,
             vote=self.vote,
+            vote_scope=self.vote_scope,
             n_neighbors=self.n_neighbors,
             neighbors_from=self.neighbors_from,
             neighbor_space=self.neighbor_space,
+            max_voters=self.max_voters,
             vote_start=0.0 if at_once else self.vote_start,
             vote_end=self.vote_end,
             count_weight=self.count_weight,
@@ -483,28 +553,36 @@ class CleanSEClassifier(PartialLabelClassifier):
                 "and partial_fit does not keep those on its part of the rows; use fit, "
                 "with temperature above 1"
             )
+        check_index(X, y)
         X = self._check_X(X, reset=False)
-        candidates = None
+        candidates = grades = None
         if y is not None:
-            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+            _, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X), classes=self.classes_
+            )
         explanations = []
-        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
-            explanations += self._explain_block(block, own)
+        for block in blocks_to_explain(X, candidates, grades, len(self.classes_)):
+            explanations += self._explain_block(*block)
         return explanations
 
-    def _explain_block(self, X, own) -> list[Explanation]:
+    def _explain_block(self, X, own, grades) -> list[Explanation]:
         if self._kernel is not None:
             _, votes, parts = poll_kernel(self._kernel, X, own, self.classes_)
         else:
             space = self._voters.calibration.neighbor_space
             directions = torch.from_numpy(self.net_.directions(X, space))
             votes, parts = poll_neighbors(self._voters, directions, own, self.classes_)
+        if grades is not None and self._kernel is not None:
+            votes = regrade_votes(votes, grades)
         keeps = check_loss(self.loss).confidences
         sets = sp.csr_array(own.numpy())
         kept = None
         if keeps is not None:
             kept = torch.from_numpy(self.net_.confidences(X, sets, keeps).toarray())
-        weights = self._calibration_.weigh(kept, own, votes.to(torch.float32))
-        confidences = candidate_softmax(self._log_proba_of(X), sets).toarray()
+            kept = regrade_votes(kept, grades)
+        marks = own if grades is None else grades.float() * own
+        weights = self._calibration_.weigh(kept, marks, votes.to(torch.float32))
+        believed = torch.from_numpy(candidate_softmax(self._log_proba_of(X), sets).toarray())
+        confidences = regrade_votes(believed, grades).numpy()
         best = self._most_likely_of(X)
         return assemble(self.classes_, own, confidences, votes, weights, best, parts)

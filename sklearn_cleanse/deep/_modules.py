@@ -34,6 +34,8 @@ class MLP(nn.Module):
     n_members : int, default=1
         Number of networks. With more than one, logits have shape (n_samples, n_members,
         n_classes), and each member gets its own view of the input if there are as many.
+    batch_norm : bool, default=True
+        Whether activations are normalised after each hidden layer.
 
     Examples
     --------
@@ -50,14 +52,22 @@ class MLP(nn.Module):
     _spare: Tensor | None
 
     def __init__(
-        self, n_features, n_classes, hidden_layer_sizes=(300, 300, 300), dropout=0.0, n_members=1
+        self,
+        n_features,
+        n_classes,
+        hidden_layer_sizes=(300, 300, 300),
+        dropout=0.0,
+        n_members=1,
+        batch_norm=True,
     ):
         super().__init__()
         self.n_members = n_members
         self.n_features = n_features
         self.dropout = dropout
         widths = [n_features, *hidden_layer_sizes]
-        self.body = nn.ModuleList(_Hidden(n_members, *pair) for pair in itertools.pairwise(widths))
+        self.body = nn.ModuleList(
+            _Hidden(n_members, *pair, batch_norm) for pair in itertools.pairwise(widths)
+        )
         self.head = _Linears(n_members, widths[-1], n_classes)
         self.values_per_row = n_members * sum(hidden_layer_sizes)
         self.draw_from(None)
@@ -65,11 +75,11 @@ class MLP(nn.Module):
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         # Inside, tensors are (members, units, rows): no layer then has to move anything about.
         H = X.flatten(start_dim=1).T
-        if len(H) == self.n_features:
+        if H.shape[0] == self.n_features:
             H = H.expand(self.n_members, *H.shape)
-        H = H.reshape(self.n_members, self.n_features, len(X))
+        H = H.reshape(self.n_members, self.n_features, X.shape[0])
         drops = self.training and self.dropout > 0 and self.values_per_row > 0
-        factors = self._draw(self.values_per_row * len(X), H) if drops else None
+        factors = self._draw(self.values_per_row * X.shape[0], H) if drops else None
         for hidden in self.body:
             H = hidden(H)
             if factors is not None:
@@ -180,14 +190,16 @@ class _Linears(nn.Module):
 
 
 class _Hidden(_Linears):
-    """Linear layers, ReLU and batch norm, to (members, units, rows)."""
+    """Linear layers, ReLU and, if wanted, batch norm, to (members, units, rows)."""
 
-    def __init__(self, n_members, n_inputs, n_units):
+    def __init__(self, n_members, n_inputs, n_units, batch_norm):
         super().__init__(n_members, n_inputs, n_units)
-        self.norm = nn.BatchNorm1d(n_members * n_units)
+        self.norm = nn.BatchNorm1d(n_members * n_units) if batch_norm else None
 
     def forward(self, X: Tensor) -> Tensor:
         H = super().forward(X).relu_()
+        if self.norm is None:
+            return H
         # As of one long signal with a channel for each unit. Calling the norm itself would count
         # batches besides, which takes a tenth of its time.
         norm, signal = self.norm, H.view(1, -1, H.shape[2])

@@ -21,7 +21,7 @@ from skorch.callbacks import Callback as SkorchCallback
 from skorch.callbacks import EarlyStopping
 from skorch.utils import TeeGenerator
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
 from .. import losses
 from .._device import as_tensor
@@ -181,7 +181,7 @@ class CleanSENet(NeuralNet):
                 if calibrator is not None:
                     weights = calibrator.epoch_weights(done)
                 else:
-                    weights = rows.confidences if keeps else torch.ones_like(rows.confidences)
+                    weights = rows.confidences if keeps else rows.even_weights()
                 means = self._train_epoch(rows, training, calibrator, weights, done, rng, network)
                 self._record(means, training, calibrator, began)
                 self.notify("on_epoch_end", dataset_train=rows, dataset_valid=None)
@@ -332,7 +332,7 @@ class CleanSENet(NeuralNet):
         """Return the confidence in each candidate of the given rows, by a loss's own rule."""
         self._set_training(False)
         values = np.empty(candidates.nnz, dtype=np.float32)
-        size = rows_per_block(self.n_classes, X[0].size)
+        size = rows_per_block(self.n_classes, int(np.prod(X.shape[1:])))
         for start in range(0, len(X), size):
             part = candidates[start : start + size]
             logits, _ = split_output(self.module_(as_tensor(X[start : start + size], self.device)))
@@ -345,7 +345,7 @@ class CleanSENet(NeuralNet):
     def _by_block(self, X: np.ndarray, function: Callable[[Tensor], Tensor]) -> np.ndarray:
         self._set_training(False)
         found = None
-        size = rows_per_block(self.n_classes, X[0].size)
+        size = rows_per_block(self.n_classes, int(np.prod(X.shape[1:])))
         for start in range(0, len(X), size):
             part = function(as_tensor(X[start : start + size], self.device))
             if found is None:

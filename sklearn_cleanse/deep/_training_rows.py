@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .._device import as_tensor
+from .._rows import SparseRows
 
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
@@ -70,8 +71,8 @@ class TrainingRows(torch.utils.data.Dataset):
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, ...)
-        Features, used without a copy where the device allows.
+    X : ndarray of shape (n_rows, ...), or SparseRows
+        Features, used without a copy where the device allows. Of sparse ones a batch is dense.
     candidates : csr_array of shape (n_samples, n_classes), dtype bool
         Candidates of the training rows.
     sample_weight : ndarray of shape (n_samples,) or None
@@ -87,6 +88,9 @@ class TrainingRows(torch.utils.data.Dataset):
         Even odds if None.
     votes : ndarray of shape (n_candidates,), default=None
         Votes of all other rows for each candidate, in the same order, if they have voted.
+    grades : ndarray of shape (n_candidates,), default=None
+        Odds of each candidate beforehand, in the same order, 1 for the best of a row. Even odds if
+        None.
     """
 
     def __init__(
@@ -100,9 +104,10 @@ class TrainingRows(torch.utils.data.Dataset):
         used=None,
         confidences=None,
         votes=None,
+        grades=None,
     ):
-        self.X = as_tensor(X, device)
-        self.device = self.X.device
+        self.X = X if isinstance(X, SparseRows) else as_tensor(X, device)
+        self.device = torch.empty(0, device=device).device
         self.used = None if used is None else self._to_device(used)
         self.indptr = candidates.indptr.astype(np.int64)
         self.indices = candidates.indices.astype(np.int64)
@@ -112,9 +117,15 @@ class TrainingRows(torch.utils.data.Dataset):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float32)
             self.sample_weight = torch.tensor(weight, device=self.device)
-        if confidences is None:
+        if confidences is None and grades is None:
             confidences = np.repeat(1.0 / self.counts, self.counts)
+        elif confidences is None:
+            total = np.add.reduceat(grades, self.indptr[:-1])
+            confidences = grades / np.repeat(total, self.counts)
         self.confidences = torch.tensor(confidences, dtype=torch.float32, device=self.device)
+        self.grades = None
+        if grades is not None:
+            self.grades = torch.tensor(grades, dtype=torch.float32, device=self.device)
         self.votes = None
         if votes is not None:
             self.votes = torch.tensor(votes, dtype=torch.float32, device=self.device)
@@ -128,9 +139,9 @@ class TrainingRows(torch.utils.data.Dataset):
     @torch.no_grad()
     def _scale(self) -> tuple[torch.Size, Tensor | None]:
         """Return the shape of a network's input, and all of them unless they take too much room."""
-        first = self.scaling(self.X[:1])
+        first = self.scaling(self._features(slice(0, 1)))
         shape = first.shape[1:]
-        if len(self) * first.numel() > MAX_SCALED_VALUES:
+        if isinstance(self.X, SparseRows) or len(self) * first.numel() > MAX_SCALED_VALUES:
             return shape, None
         scaled = torch.empty(len(self), *shape, device=self.device)
         size = max(1, 2**22 // first.numel())
@@ -143,14 +154,25 @@ class TrainingRows(torch.utils.data.Dataset):
         """Return the network's inputs for some rows."""
         return self.scaling(self._features(rows)) if self._scaled is None else self._scaled[rows]
 
+    def even_weights(self) -> Tensor:
+        """Return the weight of each candidate for a loss that keeps no confidences."""
+        return torch.ones_like(self.confidences) if self.grades is None else self.grades
+
     @torch.no_grad()
     def set_confidences(self, batch: Batch, confidences: Tensor) -> None:
         """Replace the confidences of a batch's rows, given as a (rows × classes) block."""
+        if self.grades is not None:
+            confidences = confidences * batch.dense(self.grades[batch.entries])
+            confidences = confidences / confidences.sum(dim=1, keepdim=True)
         renewed = confidences.flatten()[batch.cells].to(self.confidences.dtype)
         self.confidences[batch.entries] = renewed
 
     def _features(self, rows: Tensor | slice) -> Tensor:
-        return self.X[rows if self.used is None else self.used[rows]]
+        which = rows if self.used is None else self.used[rows]
+        if isinstance(self.X, SparseRows):
+            host = which.cpu().numpy() if isinstance(which, Tensor) else which
+            return as_tensor(self.X[host], self.device)
+        return self.X[which]
 
     def shuffled(self, rng: np.random.RandomState) -> np.ndarray:
         """Return all row numbers shuffled, from an order that does not depend on how they came."""

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
+from .._rows import SparseRows, refuse_text
 from ..base import (
     PartialLabelMixin,
     check_class_prior,
@@ -22,9 +23,10 @@ from ..base import (
     smooth_shares,
     unchanged_on_error,
 )
-from ..candidates import check_candidates
+from ..candidates import check_graded, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
-from ..votes import fit_kernel_votes
+from ..votes import KernelModel, fit_kernel_votes
+from ..votes._kernel_votes import regrade_votes
 
 __all__ = ["CleanSEKernelClassifier"]
 
@@ -54,6 +56,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
         5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    graded : bool, default=False
+        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
+        0 mark candidates, and their ratios within a row are the odds of each before features are
+        looked at, such as the votes of annotators
+        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
     class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
         Class shares that predictions are made for, where new rows have others than the training
         rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
@@ -124,6 +131,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "graded": ["boolean"],
         "class_prior": ["array-like", StrOptions({"uniform"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
@@ -138,6 +146,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         count_strength="auto",
         noise=0.0,
         n_landmarks="auto",
+        graded=False,
         class_prior=None,
         max_iter=20,
         max_memory=8.0,
@@ -148,11 +157,17 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         self.count_strength = count_strength
         self.noise = noise
         self.n_landmarks = n_landmarks
+        self.graded = graded
         self.class_prior = class_prior
         self.max_iter = max_iter
         self.max_memory = max_memory
         self.device = device
         self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     @refuse_truth
     def fit(self, X, y):
@@ -161,11 +176,13 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training samples. They need no scaling.
+            Training samples, dense or sparse. They need no scaling. A gap (NaN) counts as the mean
+            of its feature, and each feature that has gaps here gets a further one that tells where
+            they are.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a list of label sets; or labels of shape
-            (n_samples,).
+            (n_samples,). With ``graded``, the matrix may hold numbers from 0 to 1.
 
         Returns
         -------
@@ -173,11 +190,15 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)
-            self.classes_, candidates = check_candidates(y, n_samples=len(X))
+            self.classes_, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X)
+            )
             check_class_prior(self.class_prior, self.classes_)
-            order = np.argsort(content_rank(X, candidates), kind="stable")
+            marks = candidates if grades is None else grades
+            order = np.argsort(content_rank(X, marks), kind="stable")
             order = order[check_random_state(self.random_state).permutation(len(X))]
             votes, model, fitted = fit_kernel_votes(
                 X,
@@ -190,6 +211,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 max_rounds=self.max_iter,
                 max_memory=self.max_memory,
                 device=choose_device(self.device),
+                grades=None if grades is None else grades[order],
             )
             self.model_, self.n_landmarks_ = model, len(model.coef)
             # what `disambiguate` says of these rows
@@ -197,6 +219,9 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             proba = model.vote_on(scores, torch.from_numpy(candidates[order].toarray()))
             back = np.argsort(order)
             self.candidate_proba_ = proba.numpy()[back]
+            if grades is not None:
+                self.candidate_proba_ = self.candidate_proba_ * grades.toarray()
+                self.candidate_proba_ /= self.candidate_proba_.sum(axis=1, keepdims=True)
             self.class_shares_ = smooth_shares(self.candidate_proba_)
             if sp.issparse(y):
                 self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
@@ -215,8 +240,42 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 f"X has shape {shape}; a sample must be a row of features: flatten samples "
                 "by X.reshape(len(X), -1)"
             )
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=reset)
+        refuse_text(X, type(self).__name__)
+        X = validate_data(
+            self,
+            X,
+            dtype=(np.float64, np.float32),
+            reset=reset,
+            accept_sparse="csr",
+            ensure_all_finite="allow-nan",
+        )
+        X = SparseRows(X) if sp.issparse(X) else X
         return check_magnitude(X, 1e150, fitting=reset)
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return {
+            "candidate_proba": self.candidate_proba_,
+            "left_out_proba": self.left_out_proba_,
+            "label_proba": self.label_proba_,
+            "n_iter": self.n_iter_,
+            "model": self.model_._state(),
+        }
+
+    def _restore(self, file):
+        super()._restore(file)
+        n_classes = len(self.classes_)
+        self.model_ = KernelModel._restored(file, "model", (self.n_features_in_,), n_classes)
+        self.left_out_proba_ = file.array("left_out_proba", "f", (None, n_classes))
+        n_samples = len(self.left_out_proba_)
+        self.label_proba_ = file.array("label_proba", "f", (n_samples, n_classes))
+        if file.has("candidate_proba.data"):
+            self.candidate_proba_ = file.sparse("candidate_proba", n_samples, n_classes)
+        else:
+            self.candidate_proba_ = file.array("candidate_proba", "f", (n_samples, n_classes))
+        self.n_iter_, self.n_landmarks_ = file.value("n_iter", int), len(self.model_.coef)
+        self.dependence_ = self.model_.dependence
+        self.count_strength_, self.noise_ = self.model_.count_strength, self.model_.noise
 
     def predict(self, X):
         """Predict the label of each sample.
@@ -299,13 +358,17 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         explanations : list of Explanation
             One per sample; print it for a small table.
         """
+        check_index(X, y)
         X = self._check_X(X)
-        candidates = None
+        candidates = grades = None
         if y is not None:
-            _, candidates = check_candidates(y, n_samples=len(X), classes=self.classes_)
+            _, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X), classes=self.classes_
+            )
         explanations = []
-        for block, own in blocks_to_explain(X, candidates, len(self.classes_)):
+        for block, own, odds in blocks_to_explain(X, candidates, grades, len(self.classes_)):
             _, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
+            votes = regrade_votes(votes, odds)
             best = self.model_.scores(block).argmax(dim=1).numpy()
             explanations += assemble(self.classes_, own, votes.numpy(), votes, votes, best, parts)
         return explanations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._table import format_table
+from .._table import format_table, html_table
 from ..candidates import candidate_counts, candidate_softmax, covers, is_clean
 from ..candidates._sets import candidate_log_mass
 from ._predictions import disambiguate, predict_labels, predict_log_proba
@@ -278,12 +278,13 @@ def candidate_report(
     Returns
     -------
     report : str or dict
-        One entry per class and a last one named "all" ("(all)" if a class is called so): in how
-        many samples the class is a candidate, the only candidate (clean), and predicted; and in
-        what share of the samples predicted to be of the class it is a candidate (covering). The
-        true number lies between clean and candidates, so a number predicted outside these is
-        wrong for certain. A rate over no samples is NaN, and a dash in the text. "all" counts
-        samples, and with truth has the means over classes that occur.
+        Text, which a notebook shows as a table, or a dict. One entry per class and a last one
+        named "all" ("(all)" if a class is called so): in how many samples the class is a
+        candidate, the only candidate (clean), and predicted; and in what share of the samples
+        predicted to be of the class it is a candidate (covering). The true number lies between
+        clean and candidates, so a number predicted outside these is wrong for certain. A rate over
+        no samples is NaN, and a dash in the text. "all" counts samples, and with truth has the
+        means over classes that occur.
 
     Examples
     --------
@@ -323,17 +324,35 @@ def candidate_report(
     while name in report:  # as a class may be called
         name = f"({name})"
     report[name] = {key: np.asarray(v).item() for key, v in zip(table, overall, strict=True)}
-    return report if output_dict else _as_text(report, digits)
+    return report if output_dict else Report(_cells(report, digits))
 
 
-def _as_text(report: dict[str, dict[str, float]], digits: int) -> str:
+class Report(str):
+    """A report as text, which notebooks show as a table."""
+
+    _rows: list[list[str]]
+
+    def __new__(cls, rows: list[list[str]]) -> Report:
+        report = super().__new__(cls, format_table(rows))
+        report._rows = rows
+        return report
+
+    def __reduce__(self) -> tuple[type[Report], tuple[list[list[str]]]]:
+        return Report, (self._rows,)
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows
+        return html_table(head, rows)
+
+
+def _cells(report: dict[str, dict[str, float]], digits: int) -> list[list[str]]:
     def cell(value: float) -> str:
         if isinstance(value, float):
             return "-" if np.isnan(value) else f"{value:.{digits}f}"
         return str(value)
 
     head = ["", *next(iter(report.values()))]
-    return format_table([head, *([n, *map(cell, row.values())] for n, row in report.items())])
+    return [head, *([name, *map(cell, row.values())] for name, row in report.items())]
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -6,12 +6,23 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..candidates import candidate_softmax, check_candidates
+from ..candidates import candidate_softmax, check_graded, check_index
+from ..candidates._grades import regrade, split_grades
+from ..pipelines import final_step
 from ._readers import read_labels
+
+
+def is_graded(estimator: Any) -> bool:
+    """Return whether the classifier, or that at the end of a pipeline, takes graded candidates."""
+    return getattr(final_step(estimator)[0], "graded", False)
+
+
+def without_grades(estimator: Any, y: Any) -> Any:
+    """Return candidates as measures take them, from a ``y`` that the classifier takes."""
+    return split_grades(y)[0] if is_graded(estimator) else y
 
 
 def predict_labels(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
@@ -49,8 +60,11 @@ def candidate_proba(estimator: Any, X: Any, y: Any) -> sp.csr_array:
         Rows sum to one. An entry is stored for each candidate, also where it is zero.
     """
     check_is_fitted(estimator)
-    _, candidates = check_candidates(y, n_samples=_num_samples(X), classes=estimator.classes_)
-    return _restricted(estimator, X, candidates)
+    check_index(X, y)
+    _, candidates, grades = check_graded(
+        y, graded=is_graded(estimator), n_samples=_num_samples(X), classes=estimator.classes_
+    )
+    return regrade(_restricted(estimator, X, candidates), grades)
 
 
 def extended_candidate_proba(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, sp.csr_array]:
@@ -59,10 +73,11 @@ def extended_candidate_proba(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray
     These follow the estimator's classes and have confidence zero, except in samples that have no
     other candidate, where they share it evenly.
     """
-    classes, candidates, _ = read_labels(y, estimator.classes_, n_samples=_num_samples(X))
+    sets = without_grades(estimator, y)
+    classes, candidates, _ = read_labels(sets, estimator.classes_, n_samples=_num_samples(X))
     n_known = len(estimator.classes_)
     if len(classes) == n_known:
-        return classes, _restricted(estimator, X, candidates)
+        return classes, candidate_proba(estimator, X, y)
     proba = candidates.toarray() / np.diff(candidates.indptr)[:, None]
     seen = candidates[:, :n_known]
     rows = np.flatnonzero(np.diff(seen.indptr))
@@ -80,11 +95,7 @@ def disambiguate(estimator: Any, X: Any, y: Any) -> np.ndarray:
 
 
 def _restricted(estimator: Any, X: Any, candidates: sp.csr_array) -> sp.csr_array:
-    if hasattr(estimator, "best_estimator_"):
-        return _restricted(estimator.best_estimator_, X, candidates)
-    if isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        return _restricted(estimator[-1], X, candidates)
+    estimator, X = final_step(estimator, X)
     if hasattr(estimator, "_candidate_proba_of"):
         return estimator._candidate_proba_of(X, candidates)
     return candidate_softmax(predict_log_proba(estimator, X), candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any
 
@@ -44,6 +45,28 @@ def read_labels(
             )
         columns.append(at)
     return classes, candidates, columns
+
+
+def report_unknown(y: Any, classes: np.ndarray) -> None:
+    """Warn of rows none of whose labels a classifier knows; refuse if there are no others."""
+    given = read_form(y)
+    labels, counts = given.labels, given.counts
+    if labels is None or counts is None:  # a matrix, whose columns are checked elsewhere
+        return
+    row_of = np.repeat(np.arange(len(counts)), counts)
+    known = np.bincount(row_of, find_columns(labels, classes) >= 0, minlength=len(counts))
+    rows = np.flatnonzero((known == 0) & (counts > 0))
+    if not len(rows):
+        return
+    label = labels[int(np.flatnonzero(row_of == rows[0])[0])]
+    found = (
+        f"{len(rows)} of {len(known)} rows have no label that was there in fit, such as row "
+        f"{rows[0]} with {getattr(label, 'item', lambda: label)()!r}; the classes are "
+        f"{shorten(classes)}"
+    )
+    if len(rows) == len(known):
+        raise ValueError(f"{found}. Write labels as in fit, in the same type")
+    warnings.warn(f"{found}. Their predictions count as wrong", stacklevel=3)
 
 
 def _label_column(name: str, values: Any) -> np.ndarray:

@@ -8,6 +8,8 @@ from typing import Any
 
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from ._predictions import without_grades
+
 
 class Scorer:
     """A measure as ``scorer(estimator, X, y)``, with its metadata requests declared.
@@ -43,7 +45,8 @@ class Scorer:
                 "or GridSearchCV(...).fit(X, S, truth=y)"
             )
         metadata |= {"classes": estimator.classes_, "sample_weight": sample_weight}
-        return self._sign * self._measure(y, self._predict(estimator, X, y), **metadata)
+        predicted = self._predict(estimator, X, y)
+        return self._sign * self._measure(without_grades(estimator, y), predicted, **metadata)
 
     def set_score_request(self, **requests):
         """Return a copy that asks for the given metadata, such as ``sample_weight=True``.

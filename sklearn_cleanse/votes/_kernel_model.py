@@ -11,13 +11,19 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .._model_file import ModelFile
+from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
+from ._kernels import MeanKernel, SparseViews
 from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
 #: Probabilities are not trusted below this.
 PROBABILITY_FLOOR = 1e-2
+
+_TENSORS = ("coef", "intercept", "log_rates", "log_shares")
+_NUMBERS = ("count_strength", "noise", "_ridge")
 
 #: Largest number of kernel values computed at a time.
 _BLOCK_VALUES = 2**22
@@ -62,7 +68,7 @@ class KernelModel:
         self,
         ridge: ExactRidge | LandmarkRidge,
         votes: KernelVotes,
-        X: np.ndarray,
+        X: np.ndarray | SparseRows,
         rows: np.ndarray,
         candidates: np.ndarray,
     ) -> None:
@@ -79,18 +85,65 @@ class KernelModel:
         exact = isinstance(ridge, ExactRidge)
         self._left_out = votes.left_out.cpu() if exact else None
         self._ridge = ridge.ridge
-        self._views: list[Tensor] | None = None
+        self._views: list[Tensor] | SparseViews | None = None
         self._positions: dict[bytes, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_views": None, "_positions": None}  # made again from X
 
-    def similarity(self, X: np.ndarray) -> Tensor:
+    def _state(self) -> dict[str, Any]:
+        kept = {name: getattr(self, name) for name in ("rows", "candidates", *_TENSORS)}
+        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        # NaN, where it was not measured, is no JSON
+        dependence = None if np.isnan(self.dependence) else float(self.dependence)
+        return {
+            **kept,
+            **numbers,
+            "X": self.X.matrix if isinstance(self.X, SparseRows) else self.X,
+            "dependence": dependence,
+            "_left_out": self._left_out,
+            "kernel": self.kernel._state(),
+        }
+
+    @classmethod
+    def _restored(
+        cls, file: ModelFile, place: str, sample_shape: tuple[int, ...], n_classes: int
+    ) -> KernelModel:
+        model = cls.__new__(cls)
+        if file.has(f"{place}.X.data"):
+            rows = file.sparse(f"{place}.X", None, sample_shape[0], "biuf", gaps=True)
+            model.X = SparseRows(rows)
+        else:
+            model.X = file.array(f"{place}.X", "biuf", (None, *sample_shape), gaps=True)
+        n_basis = len(model.X)
+        model.rows = file.array(f"{place}.rows", "i", (n_basis,))
+        model.candidates = file.array(f"{place}.candidates", "b", (n_basis, n_classes))
+        model.is_clean = model.candidates.sum(axis=1) == 1
+        shapes = [(n_basis, n_classes), (n_classes,), (2, n_classes, n_classes), (n_classes,)]
+        for name, shape in zip(_TENSORS, shapes, strict=True):
+            setattr(model, name, torch.tensor(file.array(f"{place}.{name}", "f", shape)))
+        for name in _NUMBERS:
+            setattr(model, name, file.value(f"{place}.{name}", float))
+        in_range = 0 <= model.count_strength <= 1 and 0 <= model.noise < 1 and model._ridge > 0
+        if not (in_range and n_basis):
+            raise ValueError(f"{place} has no rows, or a strength, noise or ridge out of range")
+        found = file.value(f"{place}.dependence", float, type(None))
+        model.dependence = float("nan") if found is None else found
+        model._left_out = None
+        if file.has(f"{place}._left_out"):
+            left_out = file.array(f"{place}._left_out", "f", shapes[0])
+            model._left_out = torch.tensor(left_out)
+        model.kernel = MeanKernel._restored(file, f"{place}.kernel", sample_shape)
+        model._views = model._positions = None
+        model.scores(model.X[:1])  # whether its parts fit together
+        return model
+
+    def similarity(self, X: np.ndarray | SparseRows) -> Tensor:
         """Compare new rows with those that predictions are made from.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
 
         Returns
         -------
@@ -98,24 +151,25 @@ class KernelModel:
         """
         return self.kernel(self.kernel.views(X), self._basis_views())
 
-    def _basis_views(self) -> list[Tensor]:
+    def _basis_views(self) -> list[Tensor] | SparseViews:
         if self._views is None:
             self._views = self.kernel.views(self.X)
         return self._views
 
-    def scores(self, X: np.ndarray) -> Tensor:
+    def scores(self, X: np.ndarray | SparseRows) -> Tensor:
         """Predict how much speaks for each class.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
 
         Returns
         -------
         scores : Tensor of shape (n_samples, n_classes)
             Rows sum to one; single scores may be negative.
         """
-        size = max(1, _BLOCK_VALUES // max(len(self.coef), self.X[0].size))
+        width = 1 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
+        size = max(1, _BLOCK_VALUES // max(len(self.coef), width))
         parts = [
             self.similarity(X[start : start + size]) @ self.coef for start in range(0, len(X), size)
         ]
@@ -138,12 +192,14 @@ class KernelModel:
         proba = scores.double().clamp(min=floor)
         return proba / proba.sum(dim=1, keepdim=True)
 
-    def left_out_scores(self, X: np.ndarray, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out_scores(
+        self, X: np.ndarray | SparseRows, candidates: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Predict rows as in training: a training row has no say about itself.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
         candidates : Tensor of shape (n_samples, n_classes), dtype bool
 
         Returns
@@ -159,14 +215,21 @@ class KernelModel:
             scores = torch.where((own >= 0)[:, None], self._left_out[own], scores)
         return scores, own
 
-    def _find(self, X: np.ndarray, candidates: Tensor) -> Tensor:
+    def _find(self, X: np.ndarray | SparseRows, candidates: Tensor) -> Tensor:
         """Find rows among those that predictions are made from, by features and candidates."""
         if self._positions is None:
-            rows = zip(self.X, self.candidates, strict=True)
-            self._positions = {x.tobytes() + s.tobytes(): i for i, (x, s) in enumerate(rows)}
-        X = np.ascontiguousarray(X, dtype=self.X.dtype)
-        rows = zip(X, candidates.numpy(), strict=True)
-        return torch.tensor([self._positions.get(x.tobytes() + s.tobytes(), -1) for x, s in rows])
+            rows = zip(self._keys(self.X), self.candidates, strict=True)
+            self._positions = {x + s.tobytes(): i for i, (x, s) in enumerate(rows)}
+        rows = zip(self._keys(X), candidates.numpy(), strict=True)
+        return torch.tensor([self._positions.get(x + s.tobytes(), -1) for x, s in rows])
+
+    def _keys(self, X: np.ndarray | SparseRows) -> list[bytes]:
+        """Return what rows hold, in the form of those that predictions are made from."""
+        if isinstance(self.X, SparseRows):
+            X = X if isinstance(X, SparseRows) else SparseRows(X)
+            return X.astype(self.X.dtype).keys()
+        X = X.toarray() if isinstance(X, SparseRows) else X
+        return [x.tobytes() for x in np.ascontiguousarray(X, dtype=self.X.dtype)]
 
     @torch.no_grad()
     def left_out_coef(self, own: Tensor) -> Iterator[Tensor]:
@@ -241,7 +304,7 @@ class _Reordered:
 
 
 def fit_kernel_votes(
-    X: np.ndarray,
+    X: np.ndarray | SparseRows,
     candidates: sp.csr_array,
     order: np.ndarray,
     *,
@@ -252,12 +315,13 @@ def fit_kernel_votes(
     max_rounds: int = 20,
     max_memory: float = 8.0,
     device: torch.device | str = "cpu",
+    grades: sp.csr_array | None = None,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         The rows.
     candidates : csr_array of shape (n_voters, n_classes), dtype bool
         Candidates of the rows in the order given next.
@@ -278,6 +342,8 @@ def fit_kernel_votes(
         GiB that votes may take. What would take more is refused before it starts.
     device : torch.device or str, default="cpu"
         Where to compute; the CPU in place of MPS, which has no double precision.
+    grades : csr_array of shape (n_voters, n_classes), default=None
+        Odds of each candidate beforehand, in the order given. Even odds if None.
 
     Returns
     -------
@@ -301,15 +367,25 @@ def fit_kernel_votes(
     """
     if torch.device(device).type == "mps":  # it has no double precision
         device = "cpu"
-    n_features, n_classes = int(np.prod(X.shape[1:])), candidates.shape[1]
+    # the views of sparse rows are never all there
+    n_features = 0 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
+    n_classes = candidates.shape[1]
     check_memory(len(order), n_features, n_classes, n_landmarks, max_memory)
-    rows = _Reordered(X, order)
+    rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
     regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
     sets = torch.from_numpy(candidates.toarray()).to(device)
+    odds = None
+    if grades is not None:
+        odds = torch.from_numpy(grades.toarray()).to(device).masked_fill(~sets, 1.0)
     votes = kernel_votes(
-        regression, sets, count_strength=count_strength, noise=noise, max_rounds=max_rounds
+        regression,
+        sets,
+        count_strength=count_strength,
+        noise=noise,
+        max_rounds=max_rounds,
+        grades=odds,
     )
-    basis = order[: len(regression.basis[0])]
+    basis = order[: regression.n_basis]
     own = candidates[: len(basis)].toarray()
     model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
     fitted = regression.fitted(votes.proba).cpu()

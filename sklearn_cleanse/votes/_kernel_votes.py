@@ -99,6 +99,7 @@ def kernel_votes(
     noise: float | str = 0.0,
     max_rounds: int = 20,
     tol: float = 1e-3,
+    grades: Tensor | None = None,
 ) -> KernelVotes:
     """Let all other rows vote on each row until the votes settle.
 
@@ -118,6 +119,9 @@ def kernel_votes(
         Most rounds; some data never settle entirely.
     tol : float, default=1e-3
         Stop when no vote changes by more.
+    grades : Tensor of shape (n_samples, n_classes), default=None
+        Odds of each candidate beforehand, which the votes start from and are multiplied by. Even
+        odds if None.
 
     Returns
     -------
@@ -137,7 +141,7 @@ def kernel_votes(
     noise = float(noise)
     S = candidates.to(ridge.dtype)
     P = S + (1 - S) * outside_odds(S, noise)
-    P = P / P.sum(dim=1, keepdim=True)
+    P = regrade_votes(P / P.sum(dim=1, keepdim=True), grades)
     first_shares = P.mean(dim=0)
     measures = count_strength == "auto"
     strength = 0.0 if measures else float(count_strength)
@@ -155,6 +159,7 @@ def kernel_votes(
         log_shares = _log_shares(first_shares, shares) * (not off)
         log_rates = _log_rates(S, Q)
         previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, noise)
+        P = regrade_votes(P, grades)
         if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
             break
     Q = ridge.left_out(P)  # of the votes that are returned
@@ -259,6 +264,14 @@ def outside_odds(candidates: Tensor, noise: float) -> Tensor:
     n_inside = candidates.sum(dim=1, keepdim=True)
     n_outside = (candidates.shape[1] - n_inside).clamp(min=1)
     return noise / (1 - noise) * n_inside / n_outside
+
+
+def regrade_votes(votes: Tensor, grades: Tensor | None) -> Tensor:
+    """Multiply votes by grades, if there are any, and normalise rows; both (n_rows, n_classes)."""
+    if grades is None:
+        return votes
+    votes = votes * grades.to(votes.dtype)
+    return votes / votes.sum(dim=1, keepdim=True)
 
 
 def set_log_likelihood(candidates: Tensor, labels: Tensor) -> Tensor:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._device import as_tensor
-from ..scaling import Scaling, fit_scaling
+from .._model_file import ModelFile
+from .._rows import SparseRows
+from ..scaling import SCALINGS, Scaling, fit_scaling
 
 __all__ = ["MeanKernel"]
 
@@ -22,7 +25,7 @@ _STATISTICS_ROWS = 20_000
 _WIDTH_ROWS = 1000
 
 #: Features, at most, over which absolute distances are summed: they are no matrix product.
-_ABSOLUTE_FEATURES = 128
+ABSOLUTE_FEATURES = 128
 
 
 class MeanKernel:
@@ -64,7 +67,10 @@ class MeanKernel:
 
     @classmethod
     def fit(
-        cls, X: np.ndarray, device: torch.device | str = "cpu", kinds: Sequence[str] = VIEWS
+        cls,
+        X: np.ndarray | SparseRows,
+        device: torch.device | str = "cpu",
+        kinds: Sequence[str] = VIEWS,
     ) -> MeanKernel:
         """Fit scalings and mean distances.
 
@@ -84,17 +90,37 @@ class MeanKernel:
         some = _as_computed(X[:_STATISTICS_ROWS])
         scalings = [fit_scaling(some, kind).to(device) for kind in kinds]
         kernel = cls(kinds, scalings, [])
-        for view in kernel.views(X[:_WIDTH_ROWS]):
-            widths = [float(distance.mean()) for distance in _distances(view, view)]
-            kernel.widths.append(tuple(width if width > 0 else 1.0 for width in widths))
+        views = kernel.views(X[:_WIDTH_ROWS])
+        if isinstance(views, SparseViews):
+            kernel.widths = views.mean_distances()
+        else:
+            kernel.widths = [
+                tuple(float(distance.mean()) for distance in _distances(view, view))
+                for view in views
+            ]
+        kernel.widths = [tuple(w if w > 0 else 1.0 for w in widths) for widths in kernel.widths]
         return kernel
 
-    def views(self, X: np.ndarray) -> list[Tensor]:
+    def views(self, X: np.ndarray | SparseRows) -> list[Tensor] | SparseViews:
         """Scale rows for comparison.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...)
+        X : ndarray of shape (n_samples, ...), or SparseRows
+
+        Returns
+        -------
+        views : list of Tensor of shape (n_samples, n_features), or SparseViews
+            Those of sparse rows are made when they are compared, some at a time.
+        """
+        return SparseViews(self, X) if isinstance(X, SparseRows) else self.scale(X[:])
+
+    def scale(self, X: np.ndarray | SparseRows) -> list[Tensor]:
+        """Scale rows, which become dense.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, ...), or SparseRows
 
         Returns
         -------
@@ -102,7 +128,7 @@ class MeanKernel:
         """
         device = self.scalings[0].shift.device
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        tensor = as_tensor(_as_computed(X[:]), device)
+        tensor = as_tensor(_as_computed(X), device)
         views = []
         for kind, scaling in zip(self.kinds, self.scalings, strict=True):
             view = scaling(tensor).flatten(start_dim=1).to(dtype)
@@ -123,13 +149,29 @@ class MeanKernel:
         moved = [copy.deepcopy(scaling).to(device) for scaling in self.scalings]
         return MeanKernel(self.kinds, moved, self.widths)
 
+    def _state(self) -> dict:
+        views = {str(i): scaling._state() for i, scaling in enumerate(self.scalings)}
+        return {"kinds": list(self.kinds), "widths": np.array(self.widths), "views": views}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> MeanKernel:
+        kinds = file.value(f"{place}.kinds", list)
+        if not kinds or any(kind not in SCALINGS for kind in kinds):
+            raise ValueError(f"{place}.kinds is {kinds!r:.80}")
+        places = [f"{place}.views.{i}" for i in range(len(kinds))]
+        scalings = [Scaling._restored(file, view, sample_shape) for view in places]
+        widths = file.array(f"{place}.widths", "f", (len(kinds), 3))
+        if not (widths > 0).all():
+            raise ValueError(f"{place}.widths must be above zero")
+        return cls(kinds, scalings, [tuple(row) for row in widths.tolist()])
+
     @torch.no_grad()
-    def __call__(self, A: list[Tensor], B: list[Tensor]) -> Tensor:
+    def __call__(self, A: list[Tensor] | SparseViews, B: list[Tensor] | SparseViews) -> Tensor:
         """Compare rows with rows.
 
         Parameters
         ----------
-        A, B : list of Tensor
+        A, B : list of Tensor, or SparseViews
             As `views` returns them, of n_a and n_b rows.
 
         Returns
@@ -137,6 +179,9 @@ class MeanKernel:
         K : Tensor of shape (n_a, n_b)
             From 0 to 1; 1 for equal rows.
         """
+        if isinstance(A, SparseViews) or isinstance(B, SparseViews):
+            parts = [torch.cat([self(a, b) for b in _blocks(B)], dim=1) for a in _blocks(A)]
+            return torch.cat(parts)
         total = A[0].new_zeros(len(A[0]), len(B[0]))
         for a, b, (turn, far, apart) in zip(A, B, self.widths, strict=True):
             angular, euclidean, absolute = _distances(a, b)
@@ -146,17 +191,49 @@ class MeanKernel:
         return total / (3 * len(self.kinds))
 
 
-def _as_computed(X: np.ndarray) -> np.ndarray:
+class SparseViews:
+    """The views of sparse rows, made some rows at a time.
+
+    Parameters
+    ----------
+    kernel : MeanKernel
+    X : SparseRows
+    """
+
+    def __init__(self, kernel: MeanKernel, X: SparseRows) -> None:
+        self.kernel, self.X = kernel, X
+
+    def mean_distances(self) -> list[tuple[float, ...]]:
+        """Return the mean distances between the rows, of each kind in each view."""
+        sums = np.zeros((len(self.kernel.kinds), 3))
+        for A in _blocks(self):
+            for B in _blocks(self):
+                for i, (a, b) in enumerate(zip(A, B, strict=True)):
+                    sums[i] += [float(distance.sum()) for distance in _distances(a, b)]
+        return [tuple(row) for row in (sums / len(self.X) ** 2).tolist()]
+
+
+def _blocks(views: list[Tensor] | SparseViews) -> Iterator[list[Tensor]]:
+    """Yield the views of some rows at a time."""
+    if isinstance(views, SparseViews):
+        for rows in views.X.row_blocks():
+            yield views.kernel.scale(views.X[rows])
+    else:
+        yield views
+
+
+def _as_computed(X: Any) -> Any:
     """Return rows in a type that can be scaled without losing what tells them apart."""
     if X.dtype == np.float16:
         return X.astype(np.float32)
-    exact = X.dtype in (np.float64, np.float32) or (X.dtype.kind in "iub" and X.itemsize <= 2)
+    small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2
+    exact = X.dtype in (np.float64, np.float32) or small
     return X if exact else X.astype(np.float64)
 
 
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distance between directions, Euclidean and absolute distance, each (n_a, n_b)."""
-    few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
+    few = slice(None, None, -(-a.shape[1] // ABSOLUTE_FEATURES))
     absolute = torch.cdist(a[:, few].contiguous(), b[:, few].contiguous(), p=1)
     return torch.cdist(_unit(a), _unit(b)), torch.cdist(a, b), absolute
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._rows import SparseRows
 from ._kernels import MeanKernel
 
 __all__ = ["ExactRidge", "LandmarkRidge", "make_ridge"]
@@ -35,7 +36,7 @@ class ExactRidge:
     ----------
     kernel : MeanKernel
         Compares rows.
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         The rows.
     ridge : float, default=0.05
         ρ, added to the kernel's diagonal of ones.
@@ -51,10 +52,12 @@ class ExactRidge:
     tensor([0, 0, 1, 1])
     """
 
-    def __init__(self, kernel: MeanKernel, X: np.ndarray, ridge: float = RIDGE) -> None:
+    def __init__(
+        self, kernel: MeanKernel, X: np.ndarray | SparseRows, ridge: float = RIDGE
+    ) -> None:
         self.kernel, self.basis = kernel, kernel.views(X)
-        self.dtype, self.ridge = self.basis[0].dtype, ridge
         K = kernel(self.basis, self.basis)
+        self.dtype, self.ridge, self.n_basis = K.dtype, ridge, len(K)
         K.diagonal().fill_(1.0 + ridge)  # the mean of exactly equal rows, without rounding
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
         self.diagonal = self.inverse.diagonal()[:, None].clone()
@@ -111,7 +114,7 @@ class LandmarkRidge:
     ----------
     kernel : MeanKernel
         Compares rows.
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         The rows.
     landmarks : ndarray of shape (n_landmarks,), dtype int
         Which rows are landmarks. All of them give the exact form.
@@ -130,13 +133,18 @@ class LandmarkRidge:
     """
 
     def __init__(
-        self, kernel: MeanKernel, X: np.ndarray, landmarks: np.ndarray, ridge: float = RIDGE
+        self,
+        kernel: MeanKernel,
+        X: np.ndarray | SparseRows,
+        landmarks: np.ndarray,
+        ridge: float = RIDGE,
     ) -> None:
         self.kernel, self.basis, self.ridge = kernel, kernel.views(X[landmarks]), ridge
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0)
         self._root = _inverse_root(K)
         n, r, dtype = len(X), len(landmarks), K.dtype
+        self.n_basis = r
         # Single precision halves the memory of what has a row per sample; sums are in double.
         self.dtype = dtype if r == n else torch.float32
         self._phi = torch.empty(n, r, dtype=self.dtype, device=K.device)
@@ -231,7 +239,7 @@ def _inverse_root(K: Tensor) -> Tensor:
 
 
 def make_ridge(
-    X: np.ndarray,
+    X: np.ndarray | SparseRows,
     *,
     n_landmarks: int | str | None = "auto",
     ridge: float = RIDGE,
@@ -241,7 +249,7 @@ def make_ridge(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, ...)
+    X : ndarray of shape (n_samples, ...), or SparseRows
         Rows in random order: the first ones are the landmarks.
     n_landmarks : int, "auto" or None, default="auto"
         None takes all rows, "auto" all up to 5,000 and then 1,000 landmarks, fewer where their

@@ -110,7 +110,11 @@ def soft_votes(neighbors: Tensor, similarity: Tensor, ballots: Tensor) -> Tensor
 
 
 def hard_votes(
-    neighbors: Tensor, similarity: Tensor, candidates: Tensor, own_candidates: Tensor
+    neighbors: Tensor,
+    similarity: Tensor,
+    candidates: Tensor,
+    own_candidates: Tensor,
+    scope: str = "candidates",
 ) -> Tensor:
     """Choose the enhanced label of Eq. (3).
 
@@ -126,12 +130,15 @@ def hard_votes(
         The voters' candidates.
     own_candidates : Tensor of shape (n_queries, n_classes), dtype bool
         The queries' candidates.
+    scope : {"candidates", "all"}, default="candidates"
+        Where clean neighbours do not decide: with "all", the vote is over all classes, and a
+        winner that is no candidate of the query enhances nothing.
 
     Returns
     -------
     votes : Tensor of shape (n_queries, n_classes)
         One at the enhanced label, zero elsewhere; a row of zeros where nobody votes for any of
-        the query's candidates.
+        the query's candidates, or another label wins.
 
     Examples
     --------
@@ -153,12 +160,15 @@ def hard_votes(
     ballots = candidates.to(weights.dtype)
     clean = ballots * (candidates.sum(dim=1, keepdim=True) == 1)
     clean_score = _tally(neighbors, weights, clean) * own_candidates
-    score = _tally(neighbors, weights, ballots) * own_candidates
+    score = _tally(neighbors, weights, ballots)
+    if scope == "candidates":
+        score = score * own_candidates
     decided = (clean_score > 0).any(dim=1, keepdim=True)
     score = torch.where(decided, clean_score, score)
     best, winner = score.max(dim=1, keepdim=True)
     votes = torch.zeros_like(score, dtype=similarity.dtype)
-    return votes.scatter_(1, winner, (best > 0).to(votes.dtype))
+    allowed = (best > 0) & own_candidates.gather(1, winner)
+    return votes.scatter_(1, winner, allowed.to(votes.dtype))
 
 
 def candidate_shares(votes: Tensor, candidates: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from .._rows import SparseRows
 from ..scaling import SCALINGS
 from ._kernel_votes import kernel_votes
 from ._kernels import MeanKernel
@@ -14,7 +15,9 @@ from ._leave_one_out import ExactRidge
 __all__ = ["choose_scaling"]
 
 
-def choose_scaling(X: np.ndarray, candidates: sp.csr_array, ridge: float = 0.05) -> str:
+def choose_scaling(
+    X: np.ndarray | SparseRows, candidates: sp.csr_array, ridge: float = 0.05
+) -> str:
     """Choose the scaling under which all other rows name a row's candidates best.
 
     Kernel votes are taken under each scaling, and the one whose left-out predictions are most often
