@@ -137,8 +137,9 @@ class CleanSEClassifier(PartialLabelClassifier):
     kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
-        the kernel has no say where candidates depend on the features and mislead it. 0 predicts by
-        the network alone, which takes less time.
+        the kernel has no say where candidates depend on the features and mislead it, and none where
+        landmarks stand for the rows, all of which the network has seen. 0 predicts by the network
+        alone, which takes less time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -442,7 +443,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         if self._kernel is None:
             return 0.0
         if self.kernel_share == "auto":
-            return 0.5 * self._kernel.count_strength
+            return 0.5 * self._kernel.count_strength if self._kernel.is_exact else 0.0
         if not (isinstance(self.kernel_share, Real) and 0 <= self.kernel_share <= 1):
             raise ValueError(
                 f"kernel_share is {self.kernel_share!r}; it must be 'auto' or a number from 0 to 1"
