@@ -1,14 +1,13 @@
 """Does the installed package work, outside the checkout and without any extra?"""
 
 import importlib.metadata
-import pickle
 import sys
 from pathlib import Path
 
 from sklearn.datasets import load_iris
 
 import sklearn_cleanse
-from sklearn_cleanse import CleanSEClassifier, DPCLSClassifier
+from sklearn_cleanse import CleanSEClassifier, DPCLSClassifier, load
 from sklearn_cleanse.datasets import make_candidates
 
 home = Path(sklearn_cleanse.__file__).parent
@@ -19,7 +18,8 @@ assert sklearn_cleanse.__version__ == importlib.metadata.version("sklearn-cleans
 X, y = load_iris(return_X_y=True)
 S = make_candidates(y, "flip", flip_proba=0.4, random_state=0)
 for model in (CleanSEClassifier(max_epochs=20, random_state=0), DPCLSClassifier()):
-    model = pickle.loads(pickle.dumps(model.fit(X, S)))
+    model.fit(X, S).save("model.safetensors")
+    model = load("model.safetensors")
     found = (model.disambiguate(X, S) == y).mean()
     assert found > 0.9, f"{model} finds {found:.0%} of the labels"
     print(f"{type(model).__name__} finds {found:.0%} of the true labels")

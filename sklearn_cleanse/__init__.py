@@ -14,7 +14,9 @@ _ROOMS = {
     "DPCLSClassifier": "kernel",
     "PLCGRClassifier": "kernel",
     "PartialLabelClassifier": "deep",
+    "load": "_load",
     "final_step": "pipelines",
+    "find_candidate_issues": "issues",
 }
 
 _SUBMODULES = (
@@ -25,6 +27,7 @@ _SUBMODULES = (
     "datasets",
     "deep",
     "explanation",
+    "issues",
     "kernel",
     "losses",
     "metrics",

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
+from ._model_file import ModelFile, write
 from ._rows import SparseRows
 from .candidates import check_index
 from .metrics._measures import _accuracy, covering_rate
@@ -110,6 +113,14 @@ class PartialLabelMixin(ClassifierMixin):
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
+    def _to_prior(self, log_proba):
+        """Turn log-probabilities into those under the class shares that are asked for."""
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class that does not occur
+            target = np.log(check_class_prior(self.class_prior, self.classes_))
+        return log_softmax(log_proba + target - np.log(self.class_shares_), axis=1)
+
     def disambiguate(self, X, y, return_proba=False):
         """Return the most likely candidate of each sample.
 
@@ -132,6 +143,95 @@ class PartialLabelMixin(ClassifierMixin):
         proba = candidate_proba(self, X, y)
         labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba.toarray()) if return_proba else labels
+
+    def save(self, path):
+        """Write the fitted model to a file that `sklearn_cleanse.load` reads without running code.
+
+        Arrays are kept as safetensors and all else as JSON, in one file, which appears when it is
+        complete or not at all. What predicts and explains is kept to the last bit, training rows
+        included where these do so; not kept are callbacks, a generator as ``random_state`` and
+        the optimiser's state.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn_cleanse import CleanSEKernelClassifier, load
+        >>> clf = CleanSEKernelClassifier().fit([[0.0], [0.1], [1.0]], [{"a"}, {"a", "b"}, {"b"}])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = clf.save(Path(folder, "model.safetensors"))
+        ...     again = load(Path(folder, "model.safetensors"))
+        >>> again.predict([[0.2], [0.9]])
+        array(['a', 'b'], dtype='<U1')
+        """
+        check_is_fitted(self)
+        if type(self).__module__.partition(".")[0] != __package__:
+            raise ValueError(
+                f"save keeps this package's own estimators, and {type(self).__name__} is derived "
+                "from one; pickle it"
+            )
+        common = {"classes": self.classes_, "n_features_in": self.n_features_in_}
+        for name in ("feature_names_in", "class_shares"):
+            common[name] = getattr(self, f"{name}_", None)
+        state = {**common, **self._state()}
+        write(path, type(self).__name__, self._params_to_save(), state)
+        return self
+
+    def _params_to_save(self):
+        params = self.get_params(deep=False)
+        if "device" in params:
+            params["device"] = str(self.device)
+        if isinstance(params.get("random_state"), np.random.RandomState):
+            params["random_state"] = None
+        if isinstance(params.get("class_prior"), np.ndarray):
+            params["class_prior"] = params["class_prior"].tolist()
+        return params
+
+    def _restore(self, file: ModelFile):
+        """Take from a file what all estimators have; each adds what is its own."""
+        self._validate_params()
+        self.classes_ = file.labels("classes")
+        self.n_features_in_ = file.value("n_features_in", int)
+        if file.has("feature_names_in"):
+            self.feature_names_in_ = file.labels("feature_names_in")
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise ValueError(f"feature_names_in are not {self.n_features_in_}")
+        if file.has("class_shares"):
+            self.class_shares_ = file.array("class_shares", "f", (len(self.classes_),))
+            if not (self.class_shares_ > 0).all():
+                raise ValueError("class_shares are not all above zero")
+
+
+def check_class_prior(class_prior, classes) -> np.ndarray | None:
+    """Return the shares of the classes, None if none are asked for, or raise."""
+    if class_prior is None:
+        return None
+    n_classes = len(classes)
+    if isinstance(class_prior, str) and class_prior == "uniform":
+        return np.full(n_classes, 1 / n_classes)
+    shares = np.asarray(class_prior, dtype=float)
+    if shares.shape != (n_classes,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
+        raise ValueError(
+            f"class_prior is {class_prior!r}; it must be None, 'uniform', or {n_classes} numbers, "
+            "none of them negative, one per class in the order of classes_"
+        )
+    return shares / shares.sum()
+
+
+def smooth_shares(proba) -> np.ndarray:
+    """Return the share of each class, as if each had one row more than it is believed to have."""
+    n_samples, n_classes = proba.shape
+    return (np.asarray(proba.sum(axis=0)).ravel() + 1.0) / (n_samples + n_classes)
 
 
 def content_rank(X: np.ndarray | SparseRows, candidates: sp.csr_array) -> np.ndarray:

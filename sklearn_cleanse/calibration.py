@@ -17,7 +17,7 @@ neighbours are sought.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from ._model_file import ModelFile
 from .counts import COUNT_LOSSES
 from .votes import candidate_shares, hard_votes, nearest, soft_votes
 
@@ -65,6 +66,9 @@ class Calibration:
         Where voters are sought.
     neighbor_space : {"representation", "input"}, default="representation"
         In which space they are near.
+    max_voters : int or "auto", default="auto"
+        Rows, at most, that may vote as neighbours. "auto": all up to 16,384 rows, then 2**28
+        divided by the number of rows, at least 4,096.
     vote_start : float, default=0.0
         Share of the epochs after which votes begin.
     vote_end : float or None, default=1.0
@@ -93,6 +97,7 @@ class Calibration:
     n_neighbors: int = 10
     neighbors_from: str = "dataset"
     neighbor_space: str = "representation"
+    max_voters: int | str = "auto"
     vote_start: float = 0.0
     vote_end: float | None = 1.0
     count_weight: float = 1e-3
@@ -213,6 +218,26 @@ class Calibration:
         loss = COUNT_LOSSES[self.count_loss]
         return loss(logits, *bounds, self.proportions, max_count=max_count)
 
+    def _state(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, n_classes: int) -> Calibration:
+        kept: dict[str, Any] = {"proportions": None}
+        for name in ("temperature", "vote_start", "count_weight"):
+            kept[name] = file.value(f"{place}.{name}", float)
+        for name in ("vote", "neighbors_from", "neighbor_space", "vote_scope", "count_loss"):
+            kept[name] = file.value(f"{place}.{name}", str)
+        kept["n_neighbors"] = file.value(f"{place}.n_neighbors", int)
+        kept["max_voters"] = file.value(f"{place}.max_voters", int, str)
+        kept["vote_end"] = file.value(f"{place}.vote_end", float, type(None))
+        if file.has(f"{place}.proportions"):
+            shares = file.array(f"{place}.proportions", "f", (n_classes,))
+            kept["proportions"] = torch.tensor(shares)
+        if kept["n_neighbors"] < 1 or kept["temperature"] < 1:
+            raise ValueError(f"{place} has no neighbours, or a temperature below 1")
+        return cls(**kept)
+
 
 class Calibrator:
     """The votes of one training.
@@ -246,7 +271,11 @@ class Calibrator:
         rng: np.random.RandomState,
     ) -> None:
         self.calibration, self.rows = calibration, rows
-        self.pool = None if calibration.vote == "kernel" else choose_voters(rows, rng)
+        self.pool = (
+            None
+            if calibration.vote == "kernel"
+            else choose_voters(rows, calibration.max_voters, rng)
+        )
         self._keeps_confidences = keeps_confidences
         self._directions_of = directions_of
         self._partial = np.flatnonzero(rows.counts > 1)  # clean rows need no vote
@@ -414,6 +443,25 @@ class Voters:
     def is_clean(self) -> np.ndarray:
         return np.diff(self.confidences.indptr) == 1
 
+    def _state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("rows", "directions", "confidences")}
+
+    @classmethod
+    def _restored(
+        cls,
+        file: ModelFile,
+        place: str,
+        calibration: Calibration,
+        n_dimensions: int,
+        n_classes: int,
+    ) -> Voters:
+        rows = file.array(f"{place}.rows", "i", (None,))
+        directions = file.array(f"{place}.directions", "f", (len(rows), n_dimensions))
+        confidences = file.sparse(f"{place}.confidences", len(rows), n_classes)
+        if not len(rows) or directions.dtype != np.float32:
+            raise ValueError(f"{place} has no rows, or directions in another precision")
+        return cls(calibration, rows, torch.tensor(directions), confidences)
+
     def vote_on(self, directions: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Vote on rows as in training.
 
@@ -447,13 +495,15 @@ class Voters:
         return torch.where((similarity > 1 - 1e-6) & same, position, -1)
 
 
-def choose_voters(rows: Any, rng: np.random.RandomState) -> np.ndarray:
+def choose_voters(rows: Any, max_voters: int | str, rng: np.random.RandomState) -> np.ndarray:
     """Choose the rows that may vote: all, or clean rows and a sample where there are many.
 
     Parameters
     ----------
     rows : TrainingRows
         The training rows.
+    max_voters : int or "auto"
+        How many, at most, as for `Calibration`.
     rng : numpy.random.RandomState
         Draws the sample.
 
@@ -462,7 +512,7 @@ def choose_voters(rows: Any, rng: np.random.RandomState) -> np.ndarray:
     voters : ndarray of shape (n_voters,), dtype int
         Row numbers, in an order that does not depend on that of the rows.
     """
-    size = max(MAX_PAIRS // len(rows), MIN_VOTERS)
+    size = max(MAX_PAIRS // len(rows), MIN_VOTERS) if max_voters == "auto" else int(max_voters)
     if len(rows) <= size:
         return rows.by_content
     shuffled = rows.shuffled(rng)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._model_file import ModelFile
 from ._rows import SparseRows
 
 __all__ = ["SCALINGS", "ScaledNetwork", "Scaling", "Views", "fit_scaling"]
@@ -49,6 +50,12 @@ class Scaling(nn.Module):
     tensor([[1.0000, 0.5000]])
     """
 
+    shift: Tensor
+    inverse: Tensor
+    gaps: Tensor
+    quantiles: Tensor | None
+    fill: Tensor | None
+
     def __init__(self, shift, scale, root=False, quantiles=None, fill=None, gaps=None):
         super().__init__()
         self.root = root
@@ -80,6 +87,33 @@ class Scaling(nn.Module):
         if missing is None or not self.n_added:
             return scaled
         return torch.cat([scaled, missing[:, self.gaps].float()], dim=1)
+
+    def _state(self) -> dict:
+        names = ("root", "shift", "inverse", "quantiles", "fill", "gaps")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> Scaling:
+        root, quantiles = file.value(f"{place}.root", bool), None
+        shift = file.array(f"{place}.shift", "f", None)
+        if np.broadcast_shapes(shift.shape, sample_shape) != sample_shape:
+            raise ValueError(f"{place}.shift does not fit samples of shape {sample_shape}")
+        if file.has(f"{place}.quantiles"):
+            quantiles = file.array(f"{place}.quantiles", "f", (*sample_shape, None))
+            if quantiles.shape[-1] < 2:
+                raise ValueError(f"{place}.quantiles has fewer than two for a feature")
+        fill = None
+        if file.has(f"{place}.fill"):
+            fill = file.array(f"{place}.fill", "f", sample_shape)
+        gaps = file.array(f"{place}.gaps", "i", (None,))
+        if len(gaps) and not 0 <= gaps.min() <= gaps.max() < sample_shape[0]:
+            raise ValueError(f"{place}.gaps names features that are not there")
+        if len(gaps) > sample_shape[0] or (len(gaps) and fill is None):
+            raise ValueError(f"{place}.gaps are more than there are features, or have no fill")
+        scaling = cls(0.0, 1.0, root, quantiles, fill, gaps)
+        scaling.shift = torch.tensor(shift)
+        scaling.inverse = torch.tensor(file.array(f"{place}.inverse", "f", shift.shape))
+        return scaling
 
 
 class Views(nn.Module):
@@ -234,7 +268,7 @@ class ScaledNetwork(nn.Module):
 
     Parameters
     ----------
-    scaling : Scaling
+    scaling : Scaling or Views
     network : torch.nn.Module
 
     Examples
@@ -247,7 +281,7 @@ class ScaledNetwork(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(self, scaling: Scaling, network: nn.Module):
+    def __init__(self, scaling: Scaling | Views, network: nn.Module):
         super().__init__()
         self.scaling = scaling
         self.network = network

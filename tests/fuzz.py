@@ -7,6 +7,7 @@ of hexadecimal digits, which the suite replays from then on.
 
 import argparse
 import ast
+import json
 import os
 import pickle
 import resource
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_cleanse import load
 from sklearn_cleanse.candidates import check_candidates
 from sklearn_cleanse.datasets import read_mat
 from sklearn_cleanse.datasets._catalogue import IMAGE_SETS
@@ -100,6 +102,89 @@ def batch_file(rng):
     return mutate(pickle.dumps(batch, protocol=2), rng)
 
 
+@cache
+def models():
+    """Return a saved model of each kind, as bytes."""
+    from test_saving import MODELS, make
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        return [make(name).save(path) and path.read_bytes() for name in MODELS]
+
+
+def model_file(rng):
+    files = models()
+    return mutate(files[rng.integers(len(files))], rng)
+
+
+ODD = [None, True, 0, -1, 2**70, 0.5, 1e300, float("nan"), "", "mlp", "meta", [], [[]], {}]
+ODD += [{"tuple": [1]}, {"dict": {}}, {"import": "os.system"}, {"array": [1, 1], "dtype": "object"}]
+ODD += [
+    {"array": ["a", "b", "a"], "dtype": "str"},
+    {"array": [[1]], "dtype": "float64"},
+    [None] * 9,
+]
+
+
+def forged_model_file(rng):
+    """Change the header or an array of a model, and write lengths and places that fit again."""
+    header, tensors, body = take_apart(models()[rng.integers(len(models()))])
+    odd = ODD[rng.integers(len(ODD))]
+    how, name = rng.integers(7), str(rng.choice(list(tensors)))
+    if how < 3:
+        part = (header, header["params"], header["values"])[how]
+        part[str(rng.choice(list(part)))] = odd
+    elif how == 3:
+        del tensors[name]
+    elif how == 4:
+        tensors[name + str(rng.choice(["x", ".", ""])) + "y"] = tensors[name]
+        body[name + "y"] = body[name + ".y"] = body[name + "xy"] = body[name]
+    elif how == 5:
+        shape, rest = tensors[name]["shape"], rng.integers(5)
+        shapes = ([*shape, 1], shape[::-1], [1, *shape], [int(np.prod(shape))], [0, 2**40])
+        tensors[name]["shape"] = shapes[rest]
+        body[name] = body[name] if rest < 4 else b""
+    else:
+        numbers, start = bytearray(body[name]), rng.integers(len(body[name]))
+        changed = len(numbers[start : start + 8])
+        numbers[start : start + changed] = bytes([rng.choice([0, 127, 255])]) * changed
+        kinds = ("BOOL", "U8", "I8", "I16", "F32", "I32", "F64", "I64", "F16", "BF16")
+        if rng.random() < 0.3:
+            tensors[name]["dtype"] = str(rng.choice(kinds))
+        body[name] = bytes(numbers)
+    return put_together(header, tensors, body)
+
+
+def take_apart(raw):
+    """Return the JSON of a model file, its tensors' descriptions, and their bytes."""
+    size = int.from_bytes(raw[:8], "little")
+    tensors = json.loads(raw[8 : 8 + size])
+    header = json.loads(tensors.pop("__metadata__")["sklearn_cleanse"])
+    body = {name: raw[8 + size :][slice(*t["data_offsets"])] for name, t in tensors.items()}
+    return header, tensors, body
+
+
+def put_together(header, tensors, body):
+    """Return the bytes of a model file of the given parts."""
+    parts, end = {"__metadata__": {"sklearn_cleanse": json.dumps(header)}}, 0
+    for name, tensor in tensors.items():
+        parts[name] = {**tensor, "data_offsets": [end, end + len(body[name])]}
+        end += len(body[name])
+    text = json.dumps(parts).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(body[name] for name in tensors)
+
+
+def check_model(path):
+    """Load a model and use it; what it says must be of the right form."""
+    model = load(path)
+    X, S = np.zeros((3, model.n_features_in_)), np.ones((3, len(model.classes_)), dtype=int)
+    assert model.predict_proba(X).shape == S.shape
+    assert set(model.predict(X).tolist()) <= set(model.classes_.tolist())
+    model.disambiguate(X, S)
+    if hasattr(model, "explain"):
+        model.explain(X, S)
+
+
 def candidates_text(rng):
     """Write candidates as Python text: a kind, then its literal."""
     odd = [0, 1, -1, 2, 1.0, 0.5, "a", "b", "", None, True, 2**63, "nan", (), (1,), "a\0", 1e300]
@@ -159,6 +244,8 @@ TARGETS = {
     "idx": (idx_file, with_file(_read_idx)),
     "batch": (batch_file, with_file(lambda path: _read_batch(path, IMAGE_SETS["cifar10"]))),
     "candidates": (candidates_text, check_text),
+    "model": (model_file, with_file(check_model)),
+    "model-forged": (forged_model_file, with_file(check_model)),
 }
 
 
@@ -192,6 +279,7 @@ def run_child(pipe, target, seeds, end):
 
 def fuzz(target, first_seed, minutes):
     """Yield the seed of each trial that went wrong, and how."""
+    TARGETS[target][0](np.random.default_rng(0))  # sound files are made once, before any fork
     end, seed = time.time() + 60 * minutes, first_seed
     while time.time() < end:
         reader, writer = os.pipe()

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch.nn import functional as F
 
-from sklearn_cleanse import calibration
+from sklearn_cleanse import CleanSEClassifier, calibration
 from sklearn_cleanse.calibration import Calibration, Calibrator, choose_voters
 from sklearn_cleanse.counts import COUNT_LOSSES
 from sklearn_cleanse.deep import _training_rows
@@ -356,14 +356,17 @@ def test_the_share_of_partial_rows_with_a_clean_voter(world):
 # -- who may vote --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("max_pairs", "min_voters", "size"), [(40 * 200, 2, 40), (1, 30, 30)])
+@pytest.mark.parametrize(
+    ("max_voters", "max_pairs", "min_voters", "size"),
+    [("auto", 40 * 200, 2, 40), ("auto", 1, 30, 30), (25, 10**9, 2, 25)],
+)
 def test_a_large_data_set_has_a_pool_of_clean_rows_and_a_sample(
-    max_pairs, min_voters, size, world, monkeypatch
+    max_voters, max_pairs, min_voters, size, world, monkeypatch
 ):
     monkeypatch.setattr(calibration, "MAX_PAIRS", max_pairs)
     monkeypatch.setattr(calibration, "MIN_VOTERS", min_voters)
     rows = world.rows()
-    pool = choose_voters(rows, np.random.RandomState(0))
+    pool = choose_voters(rows, max_voters, np.random.RandomState(0))
     is_clean = rows.counts[pool] == 1
     assert len(set(pool.tolist())) == len(pool) == size
     assert is_clean[: min(size // 2, (rows.counts == 1).sum())].all()  # clean rows first
@@ -376,10 +379,8 @@ def test_all_rows_of_a_small_data_set_vote_in_the_order_of_their_contents(world)
 
 @VOTES
 @KEEPS
-def test_a_pool_votes_on_rows_inside_and_outside_it(vote, keeps, world, monkeypatch):
-    monkeypatch.setattr(calibration, "MAX_PAIRS", 40 * 200)
-    monkeypatch.setattr(calibration, "MIN_VOTERS", 2)
-    calibrator = world.calibrator(keeps, vote=vote)
+def test_a_pool_votes_on_rows_inside_and_outside_it(vote, keeps, world):
+    calibrator = world.calibrator(keeps, vote=vote, max_voters=40)
     table = world.table(calibrator.epoch_weights(0.5))
     voters, own = calibrator.voters(), torch.from_numpy(world.S)
     assert voters.rows.tolist() == calibrator.pool.tolist()
@@ -389,6 +390,21 @@ def test_a_pool_votes_on_rows_inside_and_outside_it(vote, keeps, world, monkeypa
     confidences = torch.from_numpy(world.C) if keeps else None
     expected = voters.calibration.weigh(confidences, own, votes)
     np.testing.assert_allclose(table, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_number_of_voters_and_landmarks_is_a_parameter_and_reported(blobs):
+    X, S, _ = blobs
+    params = {"max_epochs": 1, "hidden_layer_sizes": (4,), "random_state": 0}
+    for max_voters, expected in (("auto", len(X)), (30, 30), (10**6, len(X))):
+        clf = CleanSEClassifier(vote="soft", max_voters=max_voters, **params).fit(X, S)
+        assert clf.n_voters_ == expected
+    with pytest.raises(AttributeError, match="n_landmarks_ is there only"):
+        _ = clf.n_landmarks_
+    for n_landmarks, expected in (("auto", len(X)), (20, 20)):
+        clf = CleanSEClassifier(n_landmarks=n_landmarks, **params).fit(X, S)
+        assert clf.n_landmarks_ == expected
+    with pytest.raises(AttributeError, match="n_voters_ is there only"):
+        _ = clf.n_voters_
 
 
 def test_voters_are_rows_places_and_beliefs(world):

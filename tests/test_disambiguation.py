@@ -52,7 +52,7 @@ def check_agreement(model, labels, proba, X, S, y):
     np.testing.assert_array_equal(display.matrix, expected)
     for threshold in (10, 1000):  # so fine a grid that a bin is nearly a row
         given = {"n_bins": threshold, "sample_weight": np.arange(1, len(X) + 1)}
-        curve = ReliabilityDisplay.from_estimator(model, X, S, y, **given)
+        curve = ReliabilityDisplay.from_estimator(model, X, S, y, restrict=True, **given)
         top = proba.max(axis=1)
         place = np.minimum((top * threshold).astype(int), threshold - 1)
         weight = np.bincount(place, given["sample_weight"])

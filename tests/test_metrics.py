@@ -1,5 +1,6 @@
 """Measures against hand-computed cases and identities; scorers inside scikit-learn's searches."""
 
+import functools
 import re
 
 import numpy as np
@@ -12,12 +13,14 @@ from sklearn.naive_bayes import GaussianNB
 
 from sklearn_cleanse.base import PartialLabelMixin
 from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.datasets import make_candidates
 from sklearn_cleanse.metrics import (
     approximated_accuracy,
     approximated_accuracy_scorer,
     candidate_log_loss,
     candidate_log_loss_scorer,
     candidate_report,
+    candidate_temperature,
     covering_rate,
     covering_scorer,
     disambiguation_accuracy,
@@ -113,11 +116,26 @@ def test_disambiguation_accuracy_by_hand():
 def test_calibration_error_by_hand():
     S = [[1, 1, 0]] * 4
     proba = [[0.6, 0.2, 0.2]] * 3 + [[0.1, 0.1, 0.8]]
-    # With truth: confidence 0.75 three times, right twice; confidence 0.5 once, in its own bin.
+    truth = [0, 0, 1, 0]
+    # With truth: confidence 0.6 three times, right twice; confidence 0.8 once, wrong.
+    expected = (3 * abs(0.6 - 2 / 3) + 1 * abs(0.8 - 0)) / 4
+    assert expected_calibration_error(S, proba, truth) == pytest.approx(expected)
+    # Among candidates: 0.75 three times, right twice; 0.5 once, right, in its own bin.
     expected = (3 * abs(0.75 - 2 / 3) + 1 * abs(0.5 - 1)) / 4
-    assert expected_calibration_error(S, proba, [0, 0, 1, 0]) == pytest.approx(expected)
+    assert expected_calibration_error(S, proba, truth, restrict=True) == pytest.approx(expected)
     # Without: 0.6 and always covered proves nothing, 0.8 and never covered proves 0.8.
     assert expected_calibration_error(S, proba) == pytest.approx(0.2)
+
+
+def test_always_right_and_70_percent_sure_is_an_error_of_30_percent():
+    truth = np.array([0, 1, 2, 1])
+    proba = np.where(np.eye(3)[truth] == 1, 0.7, 0.15)
+    assert expected_calibration_error(truth, proba) == pytest.approx(0.3)
+    assert expected_calibration_error(np.eye(3)[truth], proba) == pytest.approx(0.3)
+    for S in (truth, np.ones((4, 3)), np.eye(3)[truth]):
+        assert expected_calibration_error(S, proba, truth) == pytest.approx(0.3)
+    with pytest.raises(ValueError, match="restrict=True needs truth"):
+        expected_calibration_error(np.ones((4, 3)), proba, restrict=True)
 
 
 def test_calibration_error_uses_the_last_bin_for_certainty():
@@ -133,8 +151,9 @@ def test_bins_are_counted_in_integers(n_bins):
 def test_clean_rows_hide_a_calibration_error():
     S = np.array([[1, 1], [1, 0], [0, 1]])
     proba, truth, clean = [[0.8, 0.2]] * 3, [1, 0, 1], S.sum(axis=1) == 1
-    assert expected_calibration_error(S, proba, truth) == pytest.approx(0.8 / 3)
-    assert expected_calibration_error(S, proba, truth, sample_weight=~clean) == pytest.approx(0.8)
+    error = functools.partial(expected_calibration_error, S, proba, truth, restrict=True)
+    assert error() == pytest.approx(0.8 / 3)
+    assert error(sample_weight=~clean) == pytest.approx(0.8)
 
 
 # --- the defect of the public code
@@ -201,8 +220,7 @@ def test_bounds(seed):
 def test_label_free_calibration_error_is_a_lower_bound(seed):
     S, proba, truth = draw(seed)
     proba = proba**3 / (proba**3).sum(axis=1, keepdims=True)
-    whole = np.ones_like(S)  # all classes as candidates: the prediction's own calibration
-    error = expected_calibration_error(whole, proba, truth)
+    error = expected_calibration_error(S, proba, truth)
     assert 0 <= expected_calibration_error(S, proba) <= error + 1e-12
 
 
@@ -359,3 +377,40 @@ def test_report_keeps_classes_that_never_occur():
     S = np.hstack([S, np.zeros((40, 1), dtype=bool)])
     report = candidate_report(S, proba.argmax(axis=1), output_dict=True)
     assert report["5"]["candidates"] == report["5"]["predicted"] == 0
+
+
+# --- temperature
+
+
+def test_a_temperature_that_was_taken_away_is_found_by_candidates(rng):
+    logits = 2 * rng.normal(size=(4000, 5))
+    proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    truth = (proba.cumsum(axis=1) < rng.uniform(size=(4000, 1))).sum(axis=1)
+    S = make_candidates(truth, "flip", flip_proba=0.3, random_state=0)
+    for too_sure in (0.4, 1.0, 2.5):
+        assert candidate_temperature(S, too_sure * logits, log=True) == pytest.approx(
+            too_sure, rel=0.15
+        )
+    found = candidate_temperature(S, 3 * logits, log=True)
+    before = expected_calibration_error(S, 3 * logits, truth, log=True)
+    after = expected_calibration_error(S, 3 * logits / found, truth, log=True)
+    assert after < 0.03 < before
+
+
+def test_labels_give_the_temperature_of_the_log_loss(rng):
+    logits = rng.normal(size=(200, 3))
+    truth = (logits + rng.normal(size=(200, 3))).argmax(axis=1)
+    found = candidate_temperature(truth, logits, log=True)
+    best = candidate_log_loss(truth, logits / found, log=True)
+    for other in (0.9 * found, 1.1 * found):
+        assert best <= candidate_log_loss(truth, logits / other, log=True)
+    weight = rng.randint(3, size=200)
+    repeated = candidate_temperature(
+        np.repeat(truth, weight), np.repeat(logits, weight, axis=0), log=True
+    )
+    weighed = candidate_temperature(truth, logits, log=True, sample_weight=weight)
+    assert weighed == pytest.approx(repeated, rel=1e-3)
+
+
+def test_certainty_has_a_temperature():
+    assert 0 < candidate_temperature([0, 1, 1], [[1, 0], [0, 1], [1, 0]]) < 60

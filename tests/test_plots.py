@@ -15,11 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from test_metrics import FirstCandidate
 
-from sklearn_cleanse import CleanSEClassifier, plots
+from sklearn_cleanse import CleanSEClassifier, find_candidate_issues, plots
 from sklearn_cleanse.metrics import approximated_accuracy_scorer, expected_calibration_error
 from sklearn_cleanse.model_selection import CandidateKFold
 from sklearn_cleanse.plots import (
     DisambiguationDisplay,
+    IssuesDisplay,
     ReliabilityDisplay,
     SensitivityDisplay,
     TrainingCurveDisplay,
@@ -369,3 +370,26 @@ def test_documented_defaults_are_those_of_the_signature(name):
             if p.default is not inspect.Parameter.empty
         }
         assert stated == actual
+
+
+# --- issues
+
+
+def test_issues_are_drawn_worst_first_with_the_labels_to_check(blobs):
+    X, _, y = blobs
+    given = y.copy()
+    given[[4, 9]] = (y[[4, 9]] + 1) % 3
+    issues = find_candidate_issues(X, given)
+    display = IssuesDisplay.from_issues(issues, n_rows=2)
+    assert [bar.get_width() for bar in display.bars_] == issues["score"][:2].tolist()
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert set(names) == {f"row {row}: {given[row]} → {y[row]}" for row in (4, 9)}
+    assert display.plot(ax=plt.subplots()[1]).figure_ is plt.gcf()
+    with pytest.raises(ValueError, match="n_rows is 0"):
+        IssuesDisplay.from_issues(issues, n_rows=0)
+
+
+def test_no_issue_is_a_picture_too(blobs):
+    X, _, y = blobs
+    none = find_candidate_issues(X, y).head(0)
+    assert "no issue" in IssuesDisplay(none).plot().ax_.texts[0].get_text()

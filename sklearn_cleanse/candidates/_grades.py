@@ -126,10 +126,11 @@ def regrade(proba: sp.csr_array, grades: sp.csr_array | None) -> sp.csr_array:
     return sp.csr_array((values, proba.indices, proba.indptr), shape=proba.shape)
 
 
-def entry_grades(grades: sp.csr_array | None, candidates: sp.csr_array) -> np.ndarray | None:
-    """Return the grade of each candidate, in the order of the entries; 1 where it has none."""
+def widen_grades(grades: sp.csr_array | None, candidates: sp.csr_array) -> sp.csr_array | None:
+    """Return a grade for each candidate: 1 for those that have joined a set since it was graded."""
     if grades is None:
         return None
     rows = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
     values = np.asarray(grades[rows, candidates.indices]).ravel()
-    return np.where(values > 0, values, 1.0)
+    entries = np.where(values > 0, values, 1.0), candidates.indices, candidates.indptr
+    return sp.csr_array(entries, shape=candidates.shape)

@@ -52,20 +52,25 @@ def build_net(estimator, X, candidates, device, shuffled, own_random):
     with own_random:
         module = _build_module(estimator, X, scaling.n_added, candidates.shape[1])
     network = ScaledNetwork(scaling, module)
+    return make_net(network, candidates.shape[1], device, estimator.lr), kind
+
+
+def make_net(network: ScaledNetwork, n_classes: int, device: str, lr: float) -> CleanSENet:
+    """Return an initialised net that trains and predicts by the given network."""
     if torch.device(device).type == "mps":  # it has no double precision
         network = network.float()
     net = CleanSENet(
         network,
-        n_classes=candidates.shape[1],
+        n_classes=n_classes,
         criterion=nn.Identity,  # losses here are functions
         optimizer=FusedAdam if torch.device(device).type in ("cpu", "cuda") else torch.optim.Adam,
-        lr=estimator.lr,
+        lr=lr,
         train_split=None,
         predict_nonlinearity=probabilities,
         device=device,
         verbose=0,
     )
-    return net.initialize(), kind
+    return net.initialize()
 
 
 def _build_module(estimator, X, n_added: int, n_classes: int) -> nn.Module:

@@ -18,13 +18,21 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._device import check_magnitude, choose_device
 from .._rows import SparseRows, refuse_text
-from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
+from ..base import (
+    PartialLabelMixin,
+    check_class_prior,
+    content_rank,
+    refuse_truth,
+    smooth_shares,
+    unchanged_on_error,
+)
 from ..candidates import candidate_softmax, check_graded, check_index
-from ..candidates._grades import entry_grades, regrade
+from ..candidates._grades import regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
-from . import _net
+from . import _net, _saving
 from ._build import build_net
+from ._export import write_onnx
 from ._modules import MODULES
 from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
@@ -70,6 +78,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -104,6 +116,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_shares_ : ndarray of shape (n_classes,)
+        Estimated share of each class among the training rows, as if each had one row more.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
@@ -150,6 +164,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
+        "class_prior": ["array-like", StrOptions({"uniform"}), None],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
@@ -178,6 +193,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         dropout=0.2,
         n_members=2,
         scaling="auto",
+        class_prior=None,
         max_epochs=30,
         batch_size="auto",
         lr=0.01,
@@ -202,6 +218,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.dropout = dropout
         self.n_members = n_members
         self.scaling = scaling
+        self.class_prior = class_prior
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
@@ -332,6 +349,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         classes, candidates, grades = check_graded(
             y, graded=self.graded, n_samples=len(X), classes=known
         )
+        check_class_prior(self.class_prior, classes)
         random = check_random_state(self.random_state)
         device = choose_device(self.device)
         _net.check_callbacks(self.callbacks)
@@ -354,9 +372,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         # From an order that does not depend on how the rows came.
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
-        votes, kernel, scores = self._vote(
+        own_candidates, votes, kernel, scores = self._vote(
             X, own_candidates, used, by_content, shuffle, device, own_grades
         )
+        own_grades = widen_grades(own_grades, own_candidates)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -364,13 +383,14 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             net, scaling = copy.deepcopy(self.net_), self.scaling_
             if not net.optimizer_.state:
                 warnings.warn(
-                    "the optimiser's state was dropped by drop_training_state; training goes on "
-                    "from the weights with a fresh optimiser",
+                    "the optimiser's state was dropped by drop_training_state or save; training "
+                    "goes on from the weights with a fresh optimiser",
                     stacklevel=4,
                 )
             if loss.confidences is not None:  # what it has learnt beats even odds
-                start = net.confidences(X, candidates, loss.confidences)
-                start = regrade(start, grades)[used].data
+                own_X = X if is_all else X[used]
+                start = net.confidences(own_X, own_candidates, loss.confidences)
+                start = regrade(start, own_grades).data
         rows = TrainingRows(
             X,
             own_candidates,
@@ -381,7 +401,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             used=None if is_all else used,
             confidences=start,
             votes=votes,
-            grades=entry_grades(own_grades, own_candidates),
+            grades=None if own_grades is None else own_grades.data,
         )
         rng = np.random.RandomState(random.randint(2**30) + n_before)
         training = self._plan(loss, loss_params, own_candidates, device, epochs)
@@ -392,6 +412,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
         self._candidate_proba = regrade(self._training_proba(X, candidates, used, scores), grades)
+        self.class_shares_ = smooth_shares(self._candidate_proba)
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
@@ -425,8 +446,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
-        """Return the votes of all other rows, their regression and its scores: none here."""
-        return None, None, None
+        """Return the sets to train on, votes of all other rows, their regression and its scores.
+
+        Here the sets are the candidates, and nobody votes.
+        """
+        return candidates, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""
@@ -550,6 +574,41 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             self._kernel = None
         return self
 
+    def to_onnx(self, path):
+        """Write the model as an ONNX file, for runtimes without Python or torch.
+
+        It takes raw features (``X``, double precision, of shape (n_samples, ...)) and returns
+        ``probabilities`` of shape (n_samples, n_classes), as `predict_proba` does: scaling, all
+        members and, where it has a say, the kernel regression are inside. Needs the extra
+        ``export``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists. Its metadata hold ``classes`` as JSON.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        check_is_fitted(self, "net_")
+        write_onnx(self, path)
+        return self
+
+    def _params_to_save(self):
+        params = super()._params_to_save()
+        return {**params, "loss": _saving.loss_to_save(self.loss), "callbacks": None}
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return _saving.training_state(self)
+
+    def _restore(self, file):
+        self.loss = _saving.loss_from_file(self.loss)
+        super()._restore(file)
+        vars(self).update(_saving.training_from_file(self, file))
+
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.
 
@@ -564,7 +623,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             Finite even where the probability itself would be rounded to zero.
         """
         check_is_fitted(self, "net_")
-        return self._log_proba_of(self._check_X(X, reset=False))
+        return self._to_prior(self._log_proba_of(self._check_X(X, reset=False)))
 
     def predict_proba(self, X):
         """Return the probability of each class.
@@ -595,6 +654,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self, "net_")
+        if self.class_prior is not None:
+            return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
         return self.classes_[self._most_likely_of(self._check_X(X, reset=False))]
 
     def _log_proba_of(self, X):

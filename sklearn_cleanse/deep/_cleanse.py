@@ -27,6 +27,7 @@ from ..explanation import (
 from ..losses import check_loss
 from ..votes import fit_kernel_votes
 from ..votes._kernel_votes import regrade_votes
+from . import _saving
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
 
@@ -69,6 +70,9 @@ RECONSTRUCTION = PAPER_SETTINGS | {
     "count_loss": "interval",
     "count_weight": 0.1,
 }
+
+#: A label outside a set that may be wrong joins it from this share of the votes on.
+JOIN_SHARE = 0.1
 
 
 class CleanSEClassifier(PartialLabelClassifier):
@@ -117,9 +121,19 @@ class CleanSEClassifier(PartialLabelClassifier):
         How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags;
         "auto" measures how far that holds. 0 leaves counts out.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
+        Otherwise kernel votes may name labels outside a set, and the network is trained on the set
+        and these, which widens the counts' bounds as well; "auto" estimates the share without true
+        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
+        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
+    max_voters : int or "auto", default="auto"
+        Rows, at most, that may vote as neighbours: half of them clean rows where there are enough,
+        the others drawn at random. "auto": all up to 16,384 rows, then 2**28 divided by the number
+        of rows, at least 4,096, so that a search takes no longer with more rows.
     kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
@@ -156,6 +170,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -190,6 +208,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_shares_ : ndarray of shape (n_classes,)
+        Estimated share of each class among the training rows, as if each had one row more.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
@@ -204,6 +224,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         votes; see `CleanSEKernelClassifier`.
     count_strength_ : float
         How strongly counts weighed kernel votes.
+    n_landmarks_ : int
+        Rows that stand for all in kernel votes; all of them in the exact form.
+    n_voters_ : int
+        Rows that may vote as neighbours.
+    noise_ : float
+        The share of wrong sets that was reckoned with.
     interrupted_ : bool
         Whether Ctrl-C ended the training. `fit` then raises KeyboardInterrupt, so that a search
         or a script ends as well, but the model can be used.
@@ -249,7 +275,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         "vote_start": [Interval(Real, 0, 1, closed="both")],
         "vote_end": [Interval(Real, 0, 1, closed="right"), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "max_voters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
@@ -268,7 +296,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         vote_start=0.0,
         vote_end=1.0,
         count_strength="auto",
+        noise=0.0,
         n_landmarks="auto",
+        max_voters="auto",
         kernel_share="auto",
         count_loss="interval",
         loss_params=None,
@@ -280,6 +310,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         dropout=0.2,
         n_members=2,
         scaling="auto",
+        class_prior=None,
         max_epochs=30,
         batch_size="auto",
         lr=0.01,
@@ -305,6 +336,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             dropout=dropout,
             n_members=n_members,
             scaling=scaling,
+            class_prior=class_prior,
             max_epochs=max_epochs,
             batch_size=batch_size,
             lr=lr,
@@ -329,14 +361,24 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.vote_start = vote_start
         self.vote_end = vote_end
         self.count_strength = count_strength
+        self.noise = noise
         self.n_landmarks = n_landmarks
+        self.max_voters = max_voters
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
-        """Let all other rows vote on each row; return votes by candidate, and the regression."""
+        """Let all other rows vote on each row; return votes by candidate, and the regression.
+
+        Where sets may be wrong, labels outside that get a good part of the vote join the set.
+        """
         if self.vote != "kernel" or self.temperature == 1:
-            return None, None, None
+            if self.noise != 0:
+                raise ValueError(
+                    f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
+                    "use vote='kernel' and temperature above 1, or noise=0"
+                )
+            return candidates, None, None, None
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
         marks = candidates if grades is None else grades
         first = first_equals(X, marks, used, by_content)
@@ -346,6 +388,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             candidates[voters],
             used[voters],
             count_strength=self.count_strength,
+            noise=self.noise,
             n_landmarks=self.n_landmarks,
             device=device,
             grades=None if grades is None else grades[voters],
@@ -353,8 +396,16 @@ class CleanSEClassifier(PartialLabelClassifier):
         place = np.empty(len(used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
         back = place[first]
+        proba = votes.proba.numpy()
+        if model.noise:
+            outside = sp.csr_array(proba >= JOIN_SHARE)[back]
+            candidates = (candidates + outside).sorted_indices()
         rows = np.repeat(back, np.diff(candidates.indptr))
-        return votes.proba.numpy()[rows, candidates.indices], model, fitted[back]
+        votes = proba[rows, candidates.indices]
+        if model.noise:  # what is left of the votes sums to one
+            kept = np.add.reduceat(votes, candidates.indptr[:-1])
+            votes = votes / np.repeat(kept, np.diff(candidates.indptr))
+        return candidates, votes, model, fitted[back]
 
     def _training_proba(self, X, candidates, used, scores):
         if not self._kernel_share():
@@ -412,11 +463,38 @@ class CleanSEClassifier(PartialLabelClassifier):
         """How strongly counts weighed the kernel votes, from 0 to 1."""
         return self._kernel_fact("count_strength")
 
-    def _kernel_fact(self, name):
+    @property
+    def n_landmarks_(self):
+        """Rows that stand for all in kernel votes; all of them in the exact form."""
+        return len(self._kernel_fact("rows", "n_landmarks_"))
+
+    @property
+    def n_voters_(self):
+        """Rows that may vote as neighbours."""
+        check_is_fitted(self, "net_")
+        if self._voters is None:
+            raise AttributeError("n_voters_ is there only after a fit with neighbours' votes")
+        return len(self._voters.rows)
+
+    @property
+    def noise_(self):
+        """Share of wrong candidate sets that was reckoned with."""
+        check_is_fitted(self, "net_")
+        return 0.0 if self._kernel is None else self._kernel.noise
+
+    def _kernel_fact(self, name, shown=None):
         check_is_fitted(self, "net_")
         if self._kernel is None:
-            raise AttributeError(f"{name}_ is there only after a fit with kernel votes")
+            shown = shown or f"{name}_"
+            raise AttributeError(f"{shown} is there only after a fit with kernel votes")
         return getattr(self._kernel, name)
+
+    def _state(self):
+        return {**super()._state(), **_saving.votes_state(self)}
+
+    def _restore(self, file):
+        super()._restore(file)
+        vars(self).update(_saving.votes_from_file(self, file))
 
     def _calibration(self, candidates, device, at_once):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
@@ -436,6 +514,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_neighbors=self.n_neighbors,
             neighbors_from=self.neighbors_from,
             neighbor_space=self.neighbor_space,
+            max_voters=self.max_voters,
             vote_start=0.0 if at_once else self.vote_start,
             vote_end=self.vote_end,
             count_weight=self.count_weight,

@@ -75,11 +75,11 @@ class MLP(nn.Module):
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         # Inside, tensors are (members, units, rows): no layer then has to move anything about.
         H = X.flatten(start_dim=1).T
-        if len(H) == self.n_features:
+        if H.shape[0] == self.n_features:
             H = H.expand(self.n_members, *H.shape)
-        H = H.reshape(self.n_members, self.n_features, len(X))
+        H = H.reshape(self.n_members, self.n_features, X.shape[0])
         drops = self.training and self.dropout > 0 and self.values_per_row > 0
-        factors = self._draw(self.values_per_row * len(X), H) if drops else None
+        factors = self._draw(self.values_per_row * X.shape[0], H) if drops else None
         for hidden in self.body:
             H = hidden(H)
             if factors is not None:

@@ -8,8 +8,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,17 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._rows import refuse_text
 from ..base import PartialLabelMixin, refuse_truth, unchanged_on_error
 from ..candidates import check_candidates, check_index
+from ._saving import (
+    SCALERS,
+    feature_map_from_file,
+    feature_map_state,
+    scaler_from_file,
+    scaler_state,
+)
 from ._steps import project_simplex
-
-# DEVIATES: PL-CGR's published demo has "l2" alone, which lets features of large values dominate.
-# The default, "standard-l2", first makes the columns comparable.
-SCALERS = {
-    "standard-l2": lambda: make_pipeline(StandardScaler(), Normalizer()),
-    "standard": StandardScaler,
-    "l2": Normalizer,
-    None: lambda: FunctionTransformer(np.copy),  # a fitted model must not hold the caller's X
-}
-
 
 MAX_MAGNITUDE = 1e150  # squares of larger values, summed over rows or columns, may overflow
 
@@ -89,6 +84,33 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             self.feature_map_, self.coef_ = ridge.feature_map, ridge.coef
             self.intercept_ = ridge.intercept
         return self
+
+    #: Further attributes that prediction does not need, each of shape (n_classes,).
+    _per_class: ClassVar[tuple[str, ...]] = ()
+
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return {
+            "candidate_proba": self.candidate_proba_,
+            "coef": self.coef_,
+            "intercept": self.intercept_,
+            "n_iter": self.n_iter_,
+            "scaler": scaler_state(self.scaler_),
+            "feature_map": feature_map_state(self.feature_map_),
+            **{name: getattr(self, name) for name in self._per_class},
+        }
+
+    def _restore(self, file):
+        super()._restore(file)
+        n_classes = len(self.classes_)
+        self.scaler_ = scaler_from_file(file, self.n_features_in_)
+        self.feature_map_, n_outputs = feature_map_from_file(file, self.n_features_in_)
+        self.coef_ = file.array("coef", "f", (n_outputs, n_classes))
+        self.intercept_ = file.array("intercept", "f", (n_classes,))
+        self.candidate_proba_ = file.array("candidate_proba", "f", (None, n_classes))
+        self.n_iter_ = file.value("n_iter", int)
+        for name in self._per_class:
+            setattr(self, name, file.array(name, "f", (n_classes,)))
 
     def _check_X(self, X, reset):
         name = type(self).__name__

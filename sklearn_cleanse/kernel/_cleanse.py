@@ -15,10 +15,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
 from .._rows import SparseRows, refuse_text
-from ..base import PartialLabelMixin, content_rank, refuse_truth, unchanged_on_error
+from ..base import (
+    PartialLabelMixin,
+    check_class_prior,
+    content_rank,
+    refuse_truth,
+    smooth_shares,
+    unchanged_on_error,
+)
 from ..candidates import check_graded, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
-from ..votes import fit_kernel_votes
+from ..votes import KernelModel, fit_kernel_votes
 from ..votes._kernel_votes import regrade_votes
 
 __all__ = ["CleanSEKernelClassifier"]
@@ -41,6 +48,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         candidates depend on its label alone, as where labels join at random or come in bags.
         "auto" measures how far features predict candidates beyond that, as they do where a set
         belongs to a kind of row. 0 leaves counts out.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
+        Otherwise votes may name a label outside the set; "auto" estimates the share without true
+        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
+        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
         5,000, then 1,000, fewer where their features would take more than 1 GiB.
@@ -49,6 +61,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_iter : int, default=20
         Most rounds of votes.
     max_memory : float, default=8.0
@@ -62,15 +78,22 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_shares_ : ndarray of shape (n_classes,)
+        Estimated share of each class among the training rows, as if each had one row more.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Votes on the training rows: the confidence in each candidate. Sparse if the candidates were.
     left_out_proba_ : ndarray of shape (n_samples, n_classes)
         What all other rows say of each training row, candidates or not, as probabilities.
+    label_proba_ : ndarray of shape (n_samples, n_classes)
+        The belief in each label of the training rows. Where ``noise_`` is not 0 it need not be a
+        candidate.
     dependence_ : float
         Share of the candidates' variation beyond labels that features predict: about 0 where
         labels join at random or in bags, towards 1 where a set belongs to a kind of row.
     count_strength_ : float
         How strongly counts weighed the votes.
+    noise_ : float
+        The share of wrong sets that was reckoned with.
     n_iter_ : int
         Rounds of votes taken.
     n_landmarks_ : int
@@ -106,8 +129,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "ridge": [Interval(Real, 1e-6, 1e6, closed="both")],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "graded": ["boolean"],
+        "class_prior": ["array-like", StrOptions({"uniform"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
         "device": [str, torch.device],
@@ -119,8 +144,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         *,
         ridge=0.05,
         count_strength="auto",
+        noise=0.0,
         n_landmarks="auto",
         graded=False,
+        class_prior=None,
         max_iter=20,
         max_memory=8.0,
         device="auto",
@@ -128,8 +155,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     ):
         self.ridge = ridge
         self.count_strength = count_strength
+        self.noise = noise
         self.n_landmarks = n_landmarks
         self.graded = graded
+        self.class_prior = class_prior
         self.max_iter = max_iter
         self.max_memory = max_memory
         self.device = device
@@ -167,6 +196,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             self.classes_, candidates, grades = check_graded(
                 y, graded=self.graded, n_samples=len(X)
             )
+            check_class_prior(self.class_prior, self.classes_)
             marks = candidates if grades is None else grades
             order = np.argsort(content_rank(X, marks), kind="stable")
             order = order[check_random_state(self.random_state).permutation(len(X))]
@@ -175,6 +205,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 candidates[order],
                 order,
                 count_strength=self.count_strength,
+                noise=self.noise,
                 n_landmarks=self.n_landmarks,
                 ridge=self.ridge,
                 max_rounds=self.max_iter,
@@ -191,11 +222,13 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             if grades is not None:
                 self.candidate_proba_ = self.candidate_proba_ * grades.toarray()
                 self.candidate_proba_ /= self.candidate_proba_.sum(axis=1, keepdims=True)
+            self.class_shares_ = smooth_shares(self.candidate_proba_)
             if sp.issparse(y):
                 self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
             self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
+            self.label_proba_ = votes.proba.numpy()[back]
             self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
-            self.n_iter_ = votes.n_rounds
+            self.noise_, self.n_iter_ = votes.noise, votes.n_rounds
         return self
 
     def _check_X(self, X, reset=False):
@@ -219,6 +252,31 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         X = SparseRows(X) if sp.issparse(X) else X
         return check_magnitude(X, 1e150, fitting=reset)
 
+    def _state(self):
+        """Return what a file keeps of this estimator."""
+        return {
+            "candidate_proba": self.candidate_proba_,
+            "left_out_proba": self.left_out_proba_,
+            "label_proba": self.label_proba_,
+            "n_iter": self.n_iter_,
+            "model": self.model_._state(),
+        }
+
+    def _restore(self, file):
+        super()._restore(file)
+        n_classes = len(self.classes_)
+        self.model_ = KernelModel._restored(file, "model", (self.n_features_in_,), n_classes)
+        self.left_out_proba_ = file.array("left_out_proba", "f", (None, n_classes))
+        n_samples = len(self.left_out_proba_)
+        self.label_proba_ = file.array("label_proba", "f", (n_samples, n_classes))
+        if file.has("candidate_proba.data"):
+            self.candidate_proba_ = file.sparse("candidate_proba", n_samples, n_classes)
+        else:
+            self.candidate_proba_ = file.array("candidate_proba", "f", (n_samples, n_classes))
+        self.n_iter_, self.n_landmarks_ = file.value("n_iter", int), len(self.model_.coef)
+        self.dependence_ = self.model_.dependence
+        self.count_strength_, self.noise_ = self.model_.count_strength, self.model_.noise
+
     def predict(self, X):
         """Predict the label of each sample.
 
@@ -231,6 +289,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         """
+        if self.class_prior is not None:
+            return self.classes_[self.predict_proba(X).argmax(axis=1)]
         X = self._check_X(X)
         return self.classes_[self.model_.scores(X).argmax(dim=1).numpy()]
 
@@ -262,7 +322,12 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             Columns in the order of ``classes_``. They rank well, and are underconfident.
         """
         X = self._check_X(X)
-        return self.model_.normalize(self.model_.scores(X)).numpy()
+        proba = self.model_.normalize(self.model_.scores(X)).numpy()
+        if self.class_prior is None:
+            return proba
+        # Scores are regressed on shares of votes, and too flat to be divided by class shares. Votes
+        # take their squares, and so does this.
+        return np.exp(self._to_prior(2 * np.log(proba)))
 
     def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""

@@ -117,6 +117,8 @@ class PLCGRClassifier(KernelClassifier):
         "random_state": ["random_state"],
     }
 
+    _per_class: ClassVar[tuple[str, ...]] = ("cost_scale_", "cost_threshold_")
+
     def __init__(
         self,
         ridge=0.04,

@@ -31,6 +31,7 @@ True
 from ._measures import (
     approximated_accuracy,
     approximated_accuracy_scorer,
+    balanced_truth_scorer,
     candidate_log_loss,
     candidate_log_loss_scorer,
     candidate_report,
@@ -41,13 +42,16 @@ from ._measures import (
     expected_calibration_error,
     truth_scorer,
 )
+from ._temperature import candidate_temperature
 
 __all__ = [
     "approximated_accuracy",
     "approximated_accuracy_scorer",
+    "balanced_truth_scorer",
     "candidate_log_loss",
     "candidate_log_loss_scorer",
     "candidate_report",
+    "candidate_temperature",
     "covering_rate",
     "covering_scorer",
     "disambiguation_accuracy",

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._table import format_table, html_table
-from ..candidates import candidate_counts, candidate_softmax, covers
+from ..candidates import candidate_counts, candidate_softmax, covers, is_clean
 from ..candidates._sets import candidate_log_mass
 from ._predictions import disambiguate, predict_labels, predict_log_proba
 from ._readers import check_weight, read_labels, read_proba
@@ -20,6 +20,7 @@ from ._scorer import Scorer
 __all__ = [
     "approximated_accuracy",
     "approximated_accuracy_scorer",
+    "balanced_truth_scorer",
     "candidate_log_loss",
     "candidate_log_loss_scorer",
     "candidate_report",
@@ -184,22 +185,31 @@ def disambiguation_accuracy(
     >>> disambiguation_accuracy(S, [[0.6, 0.2, 0.2], [0.5, 0.3, 0.2]], [0, 2])
     0.5
     """
-    _, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
+    _, right, _ = _top_confidence(y_candidates, y_proba, truth, log, classes, restrict=True)
     return _average(right, sample_weight)
 
 
 def expected_calibration_error(
-    y_candidates, y_proba, truth=None, *, n_bins=10, log=False, classes=None, sample_weight=None
+    y_candidates,
+    y_proba,
+    truth=None,
+    *,
+    restrict=False,
+    n_bins=10,
+    log=False,
+    classes=None,
+    sample_weight=None,
 ) -> float:
     """Compute the mean distance between confidence and accuracy, over bins of equal width.
 
-    With ``truth``, the confidence is that of the most likely candidate among the candidates.
-    Without, it is that of the prediction among all classes, and the covering rate stands in for
-    the accuracy. As it bounds the accuracy from above, only bins with more confidence than
-    covering count then, and the result is a lower bound on the prediction's calibration error.
+    The confidence is the probability of the prediction. With ``truth``, or where every sample has a
+    single candidate, as plain labels have, the result is what is usually called so: a model that
+    is always right and says 0.7 has an error of 0.3. Otherwise the covering rate stands in for the
+    accuracy. As it bounds the accuracy from above, only bins with more confidence than covering
+    count then, and the result is a lower bound on the error.
 
-    With ``truth``, a clean sample has confidence one and is always right, so that many of them hide
-    how the others fare. ``sample_weight=~clean`` leaves them out.
+    With ``restrict``, a clean sample has confidence one and is always right, so that many of them
+    hide how the others fare. ``sample_weight=~clean`` leaves them out.
 
     Parameters
     ----------
@@ -209,6 +219,9 @@ def expected_calibration_error(
         Predicted probabilities, or their logarithms if ``log`` is True.
     truth : array-like of shape (n_samples,), default=None
         True labels.
+    restrict : bool, default=False
+        Whether to look at the most likely *candidate*, with its confidence among the candidates,
+        as `disambiguate` gives it, instead of the prediction. Needs ``truth``.
     n_bins : int, default=10
         Number of bins between 0 and 1. Empty ones do not count.
     log : bool, default=False
@@ -227,14 +240,18 @@ def expected_calibration_error(
     Examples
     --------
     >>> from sklearn_cleanse.metrics import expected_calibration_error
+    >>> round(expected_calibration_error([0, 1], [[0.7, 0.3], [0.3, 0.7]]), 4)
+    0.3
     >>> S = [[1, 1, 0], [0, 1, 1]]
     >>> proba = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]]  # 0.75 sure among the candidates, twice
-    >>> round(expected_calibration_error(S, proba, truth=[0, 2]), 4)
+    >>> round(expected_calibration_error(S, proba, truth=[0, 2]), 4)  # right once of two
+    0.1
+    >>> round(expected_calibration_error(S, proba, truth=[0, 2], restrict=True), 4)
     0.25
     """
-    confidence, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
+    confidence, right, exact = _top_confidence(y_candidates, y_proba, truth, log, classes, restrict)
     mean, rate, weight = _bin(confidence, right, n_bins, sample_weight)
-    gap = np.abs(mean - rate) if truth is not None else np.maximum(mean - rate, 0.0)
+    gap = np.abs(mean - rate) if exact else np.maximum(mean - rate, 0.0)
     return _average(gap, weight)
 
 
@@ -364,15 +381,22 @@ def _bin(
 
 
 def _top_confidence(
-    y: Any, y_proba: Any, truth: Any, log: bool, classes: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (confidence in the best candidate, is it true); untrue means uncovered if no truth."""
+    y: Any, y_proba: Any, truth: Any, log: bool, classes: Any, restrict: bool = False
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return confidence in the best class or candidate, whether it is right, and is that known.
+
+    Without true labels right means covered, which is the same where all samples are clean.
+    """
+    if restrict and truth is None:
+        raise ValueError("restrict=True needs truth: the best candidate is always a candidate")
     labels = {} if truth is None else {"truth": truth}
     candidates, log_proba, columns = read_proba(y, y_proba, log, classes, **labels)
-    if truth is None:
-        top = log_proba.argmax(axis=1)
-        return np.exp(log_proba.max(axis=1)), covers(candidates, top)
-    return _best_candidate(candidate_softmax(log_proba, candidates), columns[0])
+    if restrict:
+        return *_best_candidate(candidate_softmax(log_proba, candidates), columns[0]), True
+    top, confidence = log_proba.argmax(axis=1), np.exp(log_proba.max(axis=1))
+    if truth is not None:
+        return confidence, top == columns[0], True
+    return confidence, covers(candidates, top), bool(is_clean(candidates).all())
 
 
 def _best_candidate(proba: sp.csr_array, true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -410,6 +434,15 @@ def _accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any)
     return _average(predicted == true, sample_weight)
 
 
+def _balanced_accuracy(y: Any, y_pred: Any, truth: Any, classes: Any, sample_weight: Any) -> float:
+    """Compute the mean recall over the classes that occur."""
+    _, _, (predicted, true) = read_labels(y, classes, y_pred=y_pred, truth=truth)
+    weight = check_weight(sample_weight, len(true))
+    total = np.bincount(true, weight)
+    recall = _ratio(np.bincount(true, weight * (predicted == true)), total)
+    return float(recall[total > 0].mean())
+
+
 covering_scorer = Scorer("covering_scorer", predict_labels, covering_rate)
 approximated_accuracy_scorer = Scorer(
     "approximated_accuracy_scorer", predict_log_proba, partial(approximated_accuracy, log=True)
@@ -418,4 +451,7 @@ candidate_log_loss_scorer = Scorer(
     "candidate_log_loss_scorer", predict_log_proba, _log_loss_of_known, sign=-1
 )
 truth_scorer = Scorer("truth_scorer", predict_labels, _accuracy, needs_truth=True)
+balanced_truth_scorer = Scorer(
+    "balanced_truth_scorer", predict_labels, _balanced_accuracy, needs_truth=True
+)
 disambiguation_scorer = Scorer("disambiguation_scorer", disambiguate, _accuracy, needs_truth=True)

@@ -6,11 +6,13 @@ matplotlib is imported only when something is drawn.
 
 from ._belief import DisambiguationDisplay, ReliabilityDisplay
 from ._critical_difference import CriticalDifferenceDisplay
+from ._issues import IssuesDisplay
 from ._training import SensitivityDisplay, TrainingCurveDisplay
 
 __all__ = [
     "CriticalDifferenceDisplay",
     "DisambiguationDisplay",
+    "IssuesDisplay",
     "ReliabilityDisplay",
     "SensitivityDisplay",
     "TrainingCurveDisplay",

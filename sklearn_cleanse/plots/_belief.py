@@ -15,11 +15,10 @@ _ENTRY = "entry of a disambiguation matrix"
 class ReliabilityDisplay:
     """Rate of right answers against confidence.
 
-    Make one by `from_estimator` or `from_predictions`. With true labels: how often the most likely
-    candidate is true, against its confidence among the candidates. Without: how often the
-    prediction is a candidate, against its confidence among all classes. That rate is an upper
-    bound on the accuracy, so a point below the diagonal shows overconfidence for certain, while
-    one above shows nothing.
+    Make one by `from_estimator` or `from_predictions`. With true labels (or a single candidate in
+    every sample): how often the prediction is true, against its confidence. Without: how often it
+    is a candidate. That rate is an upper bound on the accuracy, so a point below the diagonal shows
+    overconfidence for certain, while one above shows nothing.
 
     Parameters
     ----------
@@ -31,6 +30,8 @@ class ReliabilityDisplay:
         Number of samples there, or the sum of their weights.
     has_truth : bool, default=True
         Whether right means true; else, covered.
+    restrict : bool, default=False
+        Whether confidences are those among the candidates.
     name : str, default=None
         Name of the curve in the legend.
 
@@ -49,14 +50,15 @@ class ReliabilityDisplay:
     >>> S, proba = [[1, 1, 0], [0, 1, 1]], [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]]
     >>> display = ReliabilityDisplay.from_predictions(S, proba, truth=[0, 2])
     >>> display.confidence.round(2), display.rate
-    (array([0.75]), array([0.5]))
+    (array([0.6]), array([0.5]))
     """
 
-    def __init__(self, confidence, rate, weight, *, has_truth=True, name=None):
+    def __init__(self, confidence, rate, weight, *, has_truth=True, restrict=False, name=None):
         self.confidence = confidence
         self.rate = rate
         self.weight = weight
         self.has_truth = has_truth
+        self.restrict = restrict
         self.name = name
 
     @classmethod
@@ -67,6 +69,7 @@ class ReliabilityDisplay:
         y_candidates,
         truth=None,
         *,
+        restrict=False,
         n_bins=10,
         sample_weight=None,
         name=None,
@@ -84,10 +87,13 @@ class ReliabilityDisplay:
             Their candidates, in any form that ``fit`` takes.
         truth : array-like of shape (n_samples,), default=None
             True labels.
+        restrict : bool, default=False
+            Whether to look at the most likely *candidate*, with its confidence among candidates,
+            instead of the prediction. Needs ``truth``.
         n_bins : int, default=10
             Number of bins of equal width.
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights. With truth, ``~clean`` leaves out the rows that are always right.
+            Sample weights. With ``restrict``, ``~clean`` leaves out rows that are always right.
         name : str, default=None
             Name of the curve in the legend. That of the estimator's class if None.
         ax : matplotlib Axes, default=None
@@ -97,16 +103,24 @@ class ReliabilityDisplay:
         -------
         display : ReliabilityDisplay
         """
-        if truth is None:
-            log_proba = predict_log_proba(estimator, X)
-            found = _top_confidence(y_candidates, log_proba, None, True, estimator.classes_)
-        else:
-            classes, proba = extended_candidate_proba(estimator, X, y_candidates)
-            _, _, (true,) = read_labels(y_candidates, classes, truth=truth)
-            found = _best_candidate(proba, true)
-        bins = _bin(*found, n_bins, sample_weight)
         name = type(estimator).__name__ if name is None else name
-        return cls(*bins, has_truth=truth is not None, name=name).plot(ax=ax)
+        if not restrict or truth is None:
+            return cls.from_predictions(
+                y_candidates,
+                predict_log_proba(estimator, X),
+                truth,
+                restrict=restrict,
+                n_bins=n_bins,
+                log=True,
+                classes=estimator.classes_,
+                sample_weight=sample_weight,
+                name=name,
+                ax=ax,
+            )
+        classes, proba = extended_candidate_proba(estimator, X, y_candidates)
+        _, _, (true,) = read_labels(y_candidates, classes, truth=truth)
+        bins = _bin(*_best_candidate(proba, true), n_bins, sample_weight)
+        return cls(*bins, restrict=True, name=name).plot(ax=ax)
 
     @classmethod
     def from_predictions(
@@ -115,6 +129,7 @@ class ReliabilityDisplay:
         y_proba,
         truth=None,
         *,
+        restrict=False,
         n_bins=10,
         log=False,
         classes=None,
@@ -132,6 +147,9 @@ class ReliabilityDisplay:
             Predicted probabilities, or their logarithms if ``log`` is True.
         truth : array-like of shape (n_samples,), default=None
             True labels.
+        restrict : bool, default=False
+            Whether to look at the most likely *candidate*, with its confidence among candidates,
+            instead of the prediction. Needs ``truth``.
         n_bins : int, default=10
             Number of bins of equal width.
         log : bool, default=False
@@ -139,7 +157,7 @@ class ReliabilityDisplay:
         classes : array-like of shape (n_classes,), default=None
             The labels that the columns stand for.
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights. With truth, ``~clean`` leaves out the rows that are always right.
+            Sample weights. With ``restrict``, ``~clean`` leaves out rows that are always right.
         name : str, default=None
             Name of the curve in the legend.
         ax : matplotlib Axes, default=None
@@ -149,9 +167,11 @@ class ReliabilityDisplay:
         -------
         display : ReliabilityDisplay
         """
-        confidence, right = _top_confidence(y_candidates, y_proba, truth, log, classes)
+        confidence, right, exact = _top_confidence(
+            y_candidates, y_proba, truth, log, classes, restrict
+        )
         bins = _bin(confidence, right, n_bins, sample_weight)
-        return cls(*bins, has_truth=truth is not None, name=name).plot(ax=ax)
+        return cls(*bins, has_truth=exact, restrict=restrict, name=name).plot(ax=ax)
 
     def plot(self, ax=None):
         """Draw.
@@ -197,7 +217,7 @@ class ReliabilityDisplay:
             xlim=(-0.02, 1.02),
             ylim=(-0.02, 1.02),
             aspect="equal",
-            xlabel="confidence " + ("among the candidates" if self.has_truth else "of prediction"),
+            xlabel="confidence " + ("among the candidates" if self.restrict else "of prediction"),
             ylabel="share " + ("true" if self.has_truth else "covered (bounds accuracy)"),
         )
         self.ax_.grid(alpha=0.25)

@@ -5,7 +5,13 @@ each row left out, weighed by label counts.
 """
 
 from ._kernel_model import KernelModel, fit_kernel_votes
-from ._kernel_votes import KernelVotes, candidate_dependence, kernel_votes, set_log_likelihood
+from ._kernel_votes import (
+    KernelVotes,
+    candidate_dependence,
+    estimate_noise,
+    kernel_votes,
+    set_log_likelihood,
+)
 from ._kernels import MeanKernel
 from ._leave_one_out import ExactRidge, LandmarkRidge, make_ridge
 from ._neighbors import candidate_shares, cosine_directions, hard_votes, nearest, soft_votes
@@ -21,6 +27,7 @@ __all__ = [
     "candidate_shares",
     "choose_scaling",
     "cosine_directions",
+    "estimate_noise",
     "fit_kernel_votes",
     "hard_votes",
     "kernel_votes",

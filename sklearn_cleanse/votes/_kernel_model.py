@@ -11,15 +11,19 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .._model_file import ModelFile
 from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
-from ._kernels import SparseViews
+from ._kernels import MeanKernel, SparseViews
 from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
 #: Probabilities are not trusted below this.
 PROBABILITY_FLOOR = 1e-2
+
+_TENSORS = ("coef", "intercept", "log_rates", "log_shares")
+_NUMBERS = ("count_strength", "noise", "_ridge")
 
 #: Largest number of kernel values computed at a time.
 _BLOCK_VALUES = 2**22
@@ -76,6 +80,7 @@ class KernelModel:
         self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
         self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
         self.count_strength, self.dependence = votes.count_strength, votes.dependence
+        self.noise = votes.noise
         # What the other rows say of each; with landmarks it cannot be told from what all say.
         exact = isinstance(ridge, ExactRidge)
         self._left_out = votes.left_out.cpu() if exact else None
@@ -85,6 +90,53 @@ class KernelModel:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_views": None, "_positions": None}  # made again from X
+
+    def _state(self) -> dict[str, Any]:
+        kept = {name: getattr(self, name) for name in ("rows", "candidates", *_TENSORS)}
+        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        # NaN, where it was not measured, is no JSON
+        dependence = None if np.isnan(self.dependence) else float(self.dependence)
+        return {
+            **kept,
+            **numbers,
+            "X": self.X.matrix if isinstance(self.X, SparseRows) else self.X,
+            "dependence": dependence,
+            "_left_out": self._left_out,
+            "kernel": self.kernel._state(),
+        }
+
+    @classmethod
+    def _restored(
+        cls, file: ModelFile, place: str, sample_shape: tuple[int, ...], n_classes: int
+    ) -> KernelModel:
+        model = cls.__new__(cls)
+        if file.has(f"{place}.X.data"):
+            rows = file.sparse(f"{place}.X", None, sample_shape[0], "biuf", gaps=True)
+            model.X = SparseRows(rows)
+        else:
+            model.X = file.array(f"{place}.X", "biuf", (None, *sample_shape), gaps=True)
+        n_basis = len(model.X)
+        model.rows = file.array(f"{place}.rows", "i", (n_basis,))
+        model.candidates = file.array(f"{place}.candidates", "b", (n_basis, n_classes))
+        model.is_clean = model.candidates.sum(axis=1) == 1
+        shapes = [(n_basis, n_classes), (n_classes,), (2, n_classes, n_classes), (n_classes,)]
+        for name, shape in zip(_TENSORS, shapes, strict=True):
+            setattr(model, name, torch.tensor(file.array(f"{place}.{name}", "f", shape)))
+        for name in _NUMBERS:
+            setattr(model, name, file.value(f"{place}.{name}", float))
+        in_range = 0 <= model.count_strength <= 1 and 0 <= model.noise < 1 and model._ridge > 0
+        if not (in_range and n_basis):
+            raise ValueError(f"{place} has no rows, or a strength, noise or ridge out of range")
+        found = file.value(f"{place}.dependence", float, type(None))
+        model.dependence = float("nan") if found is None else found
+        model._left_out = None
+        if file.has(f"{place}._left_out"):
+            left_out = file.array(f"{place}._left_out", "f", shapes[0])
+            model._left_out = torch.tensor(left_out)
+        model.kernel = MeanKernel._restored(file, f"{place}.kernel", sample_shape)
+        model._views = model._positions = None
+        model.scores(model.X[:1])  # whether its parts fit together
+        return model
 
     def similarity(self, X: np.ndarray | SparseRows) -> Tensor:
         """Compare new rows with those that predictions are made from.
@@ -257,6 +309,7 @@ def fit_kernel_votes(
     order: np.ndarray,
     *,
     count_strength: float | str = "auto",
+    noise: float | str = 0.0,
     n_landmarks: int | str | None = "auto",
     ridge: float = RIDGE,
     max_rounds: int = 20,
@@ -277,6 +330,8 @@ def fit_kernel_votes(
         how the rows came, neither do the votes, to the last bit.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly counts weigh votes, as for `kernel_votes`.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose label is outside their candidates, as for `kernel_votes`.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all, as for `make_ridge`.
     ridge : float, default=0.05
@@ -323,7 +378,12 @@ def fit_kernel_votes(
     if grades is not None:
         odds = torch.from_numpy(grades.toarray()).to(device).masked_fill(~sets, 1.0)
     votes = kernel_votes(
-        regression, sets, count_strength=count_strength, max_rounds=max_rounds, grades=odds
+        regression,
+        sets,
+        count_strength=count_strength,
+        noise=noise,
+        max_rounds=max_rounds,
+        grades=odds,
     )
     basis = order[: regression.n_basis]
     own = candidates[: len(basis)].toarray()

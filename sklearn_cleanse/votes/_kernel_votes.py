@@ -11,10 +11,14 @@ Clean rows never change, so they anchor everything. ``f`` is what label counts s
 candidate set is under each label (`set_log_likelihood`), and how much of the votes each label has
 taken. The former is right only where candidates do not depend on the features, which the features
 themselves can tell (`candidate_dependence`).
+
+Where sets may be wrong, S is one for a candidate and, for each other label, the odds that the
+noise rate leaves it: votes may then name a label outside the set (`estimate_noise`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +26,13 @@ from torch import Tensor
 
 from ._leave_one_out import ExactRidge, LandmarkRidge
 
-__all__ = ["KernelVotes", "candidate_dependence", "kernel_votes", "set_log_likelihood"]
+__all__ = [
+    "KernelVotes",
+    "candidate_dependence",
+    "estimate_noise",
+    "kernel_votes",
+    "set_log_likelihood",
+]
 
 #: Left-out predictions below this count as this.
 FLOOR = 1e-3
@@ -37,6 +47,10 @@ INDEPENDENT, DEPENDENT = 0.15, 0.5
 #: Rounds before the dependence is measured.
 _WARM_UP = 6
 
+#: Noise that its estimate starts from, the share of rows it looks at (those that the others are
+#: surest of), and what is taken for the others' own mistakes. Chosen on controlled sets.
+_FIRST_NOISE, _SURE_SHARE, _LEAST_NOISE = 0.2, 0.3, 0.03
+
 #: Rows by which each label's rates of other candidates are drawn towards the overall ones.
 _SHRINKAGE = 10.0
 
@@ -48,7 +62,8 @@ class KernelVotes:
     Attributes
     ----------
     proba : Tensor of shape (n_samples, n_classes)
-        The votes on the training rows: zero outside the candidates; rows sum to one.
+        The votes on the training rows; rows sum to one. Zero outside the candidates if there is no
+        noise.
     left_out : Tensor of shape (n_samples, n_classes)
         What all other rows say of each, candidates or not; rows sum to about one.
     n_rounds : int
@@ -62,6 +77,8 @@ class KernelVotes:
         Logarithm of the probability that class j is a candidate of a row of class k, or is not.
     log_shares : Tensor of shape (n_classes,)
         What shares add to the logarithm of each label's vote.
+    noise : float
+        Share of the rows whose label was taken to be outside their candidates.
     """
 
     proba: Tensor
@@ -71,6 +88,7 @@ class KernelVotes:
     count_strength: float
     log_rates: Tensor
     log_shares: Tensor
+    noise: float = 0.0
 
 
 def kernel_votes(
@@ -78,6 +96,7 @@ def kernel_votes(
     candidates: Tensor,
     *,
     count_strength: float | str = "auto",
+    noise: float | str = 0.0,
     max_rounds: int = 20,
     tol: float = 1e-3,
     grades: Tensor | None = None,
@@ -93,6 +112,9 @@ def kernel_votes(
     count_strength : float in [0, 1] or "auto", default="auto"
         How far candidate sets are taken to be drawn by the label alone. "auto" measures it by
         `candidate_dependence`. 0 leaves counts out altogether.
+    noise : float in [0, 1) or "auto", default=0.0
+        Share of the rows whose label is outside their candidates. "auto" takes that of
+        `estimate_noise`. If it is not 0, votes may name any label.
     max_rounds : int, default=20
         Most rounds; some data never settle entirely.
     tol : float, default=1e-3
@@ -114,8 +136,12 @@ def kernel_votes(
     >>> kernel_votes(make_ridge(X), S).proba.argmax(dim=1)
     tensor([0, 0, 0, 1, 1, 1])
     """
+    if noise == "auto":
+        noise = estimate_noise(ridge, candidates, count_strength=count_strength)
+    noise = float(noise)
     S = candidates.to(ridge.dtype)
-    P = regrade_votes(S / S.sum(dim=1, keepdim=True), grades)
+    P = S + (1 - S) * outside_odds(S, noise)
+    P = regrade_votes(P / P.sum(dim=1, keepdim=True), grades)
     first_shares = P.mean(dim=0)
     measures = count_strength == "auto"
     strength = 0.0 if measures else float(count_strength)
@@ -132,16 +158,76 @@ def kernel_votes(
         Q = ridge.left_out(P)
         log_shares = _log_shares(first_shares, shares) * (not off)
         log_rates = _log_rates(S, Q)
-        previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength)
+        previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, noise)
         P = regrade_votes(P, grades)
         if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
             break
     Q = ridge.left_out(P)  # of the votes that are returned
-    return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares)
+    return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares, noise)
+
+
+def estimate_noise(
+    ridge: ExactRidge | LandmarkRidge, candidates: Tensor, *, count_strength: float | str = "auto"
+) -> float:
+    """Estimate the share of rows whose label is not among their candidates, without true labels.
+
+    Of the rows that all other rows are surest of, it is the share whose candidates do not include
+    the label that these name: a row's own set has no say in how sure the others are.
+
+    Parameters
+    ----------
+    ridge : ExactRidge or LandmarkRidge
+        Predicts rows from all others.
+    candidates : Tensor of shape (n_samples, n_classes), dtype bool
+        The rows' candidates.
+    count_strength : float in [0, 1] or "auto", default="auto"
+        How strongly counts weigh votes, as for `kernel_votes`.
+
+    Returns
+    -------
+    noise : float
+        0 if it is less than 0.03, which the others' own mistakes can explain; at most 0.5.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from sklearn_cleanse.votes import estimate_noise, make_ridge
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> S = torch.from_numpy(np.hstack([X < 0.5, X >= 0.5]))
+    >>> estimate_noise(make_ridge(X), S)
+    0.0
+    >>> wrong = np.random.RandomState(0).uniform(size=200) < 0.1
+    >>> S[wrong] = ~S[wrong]
+    >>> 0.05 < estimate_noise(make_ridge(X), S) < 0.2
+    True
+    """
+    noise = _FIRST_NOISE
+    for _ in range(4):
+        votes = kernel_votes(
+            ridge, candidates, count_strength=count_strength, noise=noise, max_rounds=_WARM_UP + 4
+        )
+        previous, noise = noise, missed_rate(votes.left_out, candidates)
+        if noise == 0 or abs(noise - previous) < 0.01:
+            break
+    return noise
+
+
+def missed_rate(scores: Tensor, candidates: Tensor) -> float:
+    """Return how often the label that others are surest of is no candidate, as `estimate_noise`."""
+    best, named = scores.topk(2, dim=1)
+    sure = (best[:, 0] - best[:, 1]).argsort(descending=True)
+    sure = sure[: math.ceil(_SURE_SHARE * len(sure))]
+    rate = 1 - float(candidates[sure, named[sure, 0]].double().mean())
+    return 0.0 if rate < _LEAST_NOISE else min(rate, 0.5)
 
 
 def votes_from_scores(
-    scores: Tensor, candidates: Tensor, log_shares: Tensor, log_rates: Tensor, strength: float
+    scores: Tensor,
+    candidates: Tensor,
+    log_shares: Tensor,
+    log_rates: Tensor,
+    strength: float,
+    noise: float = 0.0,
 ) -> Tensor:
     """Turn what others say of rows into votes for their candidates.
 
@@ -155,16 +241,29 @@ def votes_from_scores(
         As in `KernelVotes`.
     strength : float
         How strongly the set's likelihood counts.
+    noise : float, default=0.0
+        Share of the rows whose label is outside their candidates.
 
     Returns
     -------
     votes : Tensor of shape (n_samples, n_classes)
-        Zero outside the candidates; rows sum to one.
+        Rows sum to one; zero outside the candidates if there is no noise.
     """
     logits = 2 * scores.clamp(min=FLOOR).log() + log_shares
     if strength:
+        if noise:  # that a row's label is missing is said by the odds below
+            log_rates = log_rates.clone()
+            log_rates[1].diagonal().zero_()
         logits = logits + SET_POWER * strength * _likelihood(candidates, log_rates)
-    return logits.masked_fill(candidates == 0, -torch.inf).softmax(dim=1)
+    odds = outside_odds(candidates, noise).log()  # -inf without noise
+    return torch.where(candidates == 0, logits + odds, logits).softmax(dim=1)
+
+
+def outside_odds(candidates: Tensor, noise: float) -> Tensor:
+    """Return the odds of a label outside the set against a candidate: each side shares evenly."""
+    n_inside = candidates.sum(dim=1, keepdim=True)
+    n_outside = (candidates.shape[1] - n_inside).clamp(min=1)
+    return noise / (1 - noise) * n_inside / n_outside
 
 
 def regrade_votes(votes: Tensor, grades: Tensor | None) -> Tensor:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from .._device import as_tensor
+from .._model_file import ModelFile
 from .._rows import SparseRows
-from ..scaling import Scaling, fit_scaling
+from ..scaling import SCALINGS, Scaling, fit_scaling
 
 __all__ = ["MeanKernel"]
 
@@ -24,7 +25,7 @@ _STATISTICS_ROWS = 20_000
 _WIDTH_ROWS = 1000
 
 #: Features, at most, over which absolute distances are summed: they are no matrix product.
-_ABSOLUTE_FEATURES = 128
+ABSOLUTE_FEATURES = 128
 
 
 class MeanKernel:
@@ -148,6 +149,22 @@ class MeanKernel:
         moved = [copy.deepcopy(scaling).to(device) for scaling in self.scalings]
         return MeanKernel(self.kinds, moved, self.widths)
 
+    def _state(self) -> dict:
+        views = {str(i): scaling._state() for i, scaling in enumerate(self.scalings)}
+        return {"kinds": list(self.kinds), "widths": np.array(self.widths), "views": views}
+
+    @classmethod
+    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> MeanKernel:
+        kinds = file.value(f"{place}.kinds", list)
+        if not kinds or any(kind not in SCALINGS for kind in kinds):
+            raise ValueError(f"{place}.kinds is {kinds!r:.80}")
+        places = [f"{place}.views.{i}" for i in range(len(kinds))]
+        scalings = [Scaling._restored(file, view, sample_shape) for view in places]
+        widths = file.array(f"{place}.widths", "f", (len(kinds), 3))
+        if not (widths > 0).all():
+            raise ValueError(f"{place}.widths must be above zero")
+        return cls(kinds, scalings, [tuple(row) for row in widths.tolist()])
+
     @torch.no_grad()
     def __call__(self, A: list[Tensor] | SparseViews, B: list[Tensor] | SparseViews) -> Tensor:
         """Compare rows with rows.
@@ -216,7 +233,7 @@ def _as_computed(X: Any) -> Any:
 
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distance between directions, Euclidean and absolute distance, each (n_a, n_b)."""
-    few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
+    few = slice(None, None, -(-a.shape[1] // ABSOLUTE_FEATURES))
     absolute = torch.cdist(a[:, few].contiguous(), b[:, few].contiguous(), p=1)
     return torch.cdist(_unit(a), _unit(b)), torch.cdist(a, b), absolute
 

@@ -1,0 +1,259 @@
+"""Wrong candidate sets are found, said to whom it may concern, and survived in training."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from conftest import make_blobs
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from sklearn_cleanse import (
+    CleanSEClassifier,
+    CleanSEKernelClassifier,
+    PartialLabelClassifier,
+    find_candidate_issues,
+)
+from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.datasets import make_candidates
+from sklearn_cleanse.votes import estimate_noise, kernel_votes, make_ridge
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Four hundred digits, a fifth of whose candidate sets are wrong: X, S, y."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400], y[:400]
+    return X, make_candidates(y, "flip", flip_proba=0.2, noise=0.2, random_state=0), y
+
+
+def is_wrong(S, y):
+    return ~np.asarray(S, dtype=bool)[np.arange(len(y)), y]
+
+
+def share_in_top(issues, wrong):
+    first = issues["row"].iloc[: int(1.5 * wrong.sum())]
+    return wrong[np.unique(first)].sum() / wrong.sum()
+
+
+# --- the table
+
+
+def test_wrong_sets_come_first(digits):
+    X, S, y = digits
+    issues = find_candidate_issues(X, S)
+    assert share_in_top(issues, is_wrong(S, y)) > 0.9
+    assert issues["score"].is_monotonic_decreasing
+    assert issues["score"].between(0, 1).all()
+    assert issues.columns.tolist() == ["row", "kind", "score", "label", "suggestion", "reason"]
+
+
+def test_suggestions_are_no_candidates_and_mostly_right(digits):
+    X, S, y = digits
+    issues = find_candidate_issues(X, S, min_score=0.5)
+    issues = issues[issues["kind"] != "unsupported candidate"]
+    rows = issues["row"].to_numpy()
+    assert not S[rows, issues["suggestion"]].any()
+    assert S[rows, issues["label"]].all()
+    assert (issues["suggestion"] == y[rows]).mean() > 0.8
+
+
+def test_an_unsupported_candidate_is_one_and_the_set_is_believed(digits):
+    X, S, y = digits
+    issues = find_candidate_issues(X, S)
+    rest = issues[issues["kind"] == "unsupported candidate"]
+    assert len(rest) > 0
+    rows = rest["row"].to_numpy()
+    assert S[rows, rest["label"]].all()
+    assert S[rows, rest["suggestion"]].all()
+    assert (rest["score"] < 0.05).all()
+    assert (rest["label"] != y[rows]).mean() > 0.95
+
+
+def test_every_row_is_ranked_if_asked_for(digits):
+    X, S, _ = digits
+    assert sorted(find_candidate_issues(X, S, min_score=0)["row"]) == list(range(len(X)))
+
+
+def test_plain_labels_have_their_errors_found():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    wrong = [3, 60, 140]
+    given = names.copy()
+    given[wrong] = np.roll(names, 50)[wrong]
+    issues = find_candidate_issues(X, given)
+    assert set(issues["row"][:3]) == set(wrong)
+    assert (issues["kind"] == "label contradicted").all()
+    assert issues["suggestion"][:3].tolist() == names[issues["row"][:3]].tolist()
+    assert all(names[row] in issues["reason"][i] for i, row in enumerate(issues["row"][:3]))
+
+
+def test_right_labels_of_separate_classes_raise_no_issue():
+    X, y = load_iris(return_X_y=True)
+    assert len(find_candidate_issues(X[:100], y[:100])) == 0
+
+
+def test_duplicates_without_a_common_candidate_are_named():
+    X, S, _ = make_blobs()
+    X, S = np.vstack([X, X[:1]]), np.vstack([S, 1 - S[:1]])
+    S[-1, 2], S[0] = 1, [1, 0, 0]
+    issues = find_candidate_issues(X, S, min_score=0).set_index("row")
+    for row, other in ((0, 120), (120, 0)):
+        assert issues.loc[row, "kind"] == "duplicates disagree"
+        assert f"row {other} " in issues.loc[row, "reason"]
+    assert issues.loc[120, "score"] >= 0.5 > issues.loc[0, "score"]
+
+
+def test_labels_that_are_the_same_thing_are_reported_as_alike():
+    X, y = load_iris(return_X_y=True)
+    rng = np.random.RandomState(0)
+    split = np.where((y == 0) & (rng.uniform(size=150) < 0.5), 3, y)  # setosa under two names
+    alike = find_candidate_issues(X, split).attrs["labels_alike"]
+    assert [(a, b) for a, b, _ in alike] == [(0, 3)]
+    assert find_candidate_issues(X, y).attrs["labels_alike"] == []
+
+
+def test_a_frame_keeps_its_index_and_html_its_sentences(digits):
+    X, S, _ = digits
+    names = pd.Index([f"sample {i}" for i in range(len(X))], name="id")
+    issues = find_candidate_issues(pd.DataFrame(X, index=names), S)
+    plain = find_candidate_issues(X, S)
+    assert issues.index.tolist() == [f"sample {row}" for row in plain["row"]]
+    assert "..." not in issues.head()._repr_html_()
+    again = pickle.loads(pickle.dumps(issues))
+    pd.testing.assert_frame_equal(again, issues)
+
+
+def test_candidates_may_come_in_any_form(digits):
+    X, S, _ = digits
+    sets = [set(np.flatnonzero(row).tolist()) for row in S]
+    expected = find_candidate_issues(X, S, random_state=0)
+    for form in (sp.csr_array(S), pd.DataFrame(S), sets):
+        found = find_candidate_issues(X, form, random_state=0)
+        assert found["row"].tolist() == expected["row"].tolist()
+        assert found["score"].tolist() == expected["score"].tolist()
+
+
+# --- other engines
+
+
+def test_any_classifier_can_be_the_engine():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400] / 16, y[:400]
+    given = y.copy()
+    given[::10] = (y[::10] + 1) % 10
+    model = LogisticRegression(max_iter=500)
+    issues = find_candidate_issues(X, given, estimator=model, min_score=0, random_state=0)
+    score = issues.set_index("row")["score"].sort_index()
+    assert roc_auc_score(given != y, score) > 0.98
+    assert not hasattr(model, "coef_")
+
+
+def test_a_classifier_of_candidates_can_be_the_engine(digits):
+    X, S, y = digits
+    engine = CleanSEKernelClassifier(noise=0.2, random_state=0)
+    issues = find_candidate_issues(X, S, estimator=engine, cv=3, random_state=0)
+    assert share_in_top(issues, is_wrong(S, y)) > 0.85
+
+
+def test_a_fitted_classifier_is_taken_as_it_is():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X[::2], y[::2])
+    given = y.copy()
+    given[1] = 2
+    issues = find_candidate_issues(X[1::2], given[1::2], estimator=model, cv="prefit")
+    assert issues["row"][0] == 0
+    assert issues["suggestion"][0] == 0
+
+
+# --- votes and estimators that reckon with wrong sets
+
+
+def test_without_noise_votes_stay_inside_and_with_noise_they_sum_to_one(digits):
+    X, S, _ = digits
+    ridge, sets = make_ridge(X), torch.from_numpy(S.astype(bool))
+    inside = kernel_votes(ridge, sets)
+    assert inside.noise == 0
+    assert (inside.proba[~sets] == 0).all()
+    widened = kernel_votes(ridge, sets, noise=0.2)
+    assert (widened.proba[~sets] > 0).any()
+    assert torch.allclose(widened.proba.sum(dim=1), torch.ones(len(X), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+def test_noise_is_estimated_without_truth(noise):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:800], y[:800]
+    S = make_candidates(y, "flip", flip_proba=0.2, noise=noise, random_state=0)
+    found = estimate_noise(make_ridge(X), torch.from_numpy(S.astype(bool)))
+    assert found == pytest.approx(noise, abs=0.05)
+
+
+@pytest.mark.parametrize("make", [CleanSEKernelClassifier, CleanSEClassifier])
+def test_wrong_sets_cost_less_if_they_are_reckoned_with(make):
+    X, y = load_digits(return_X_y=True)
+    S = make_candidates(y[:600], "flip", flip_proba=0.3, noise=0.4, random_state=0)
+    small = {"max_epochs": 5, "hidden_layer_sizes": (100,), "n_members": 1}
+    fast = {} if make is CleanSEKernelClassifier else small
+    plain = make(random_state=0, **fast).fit(X[:600], S)
+    robust = make(noise="auto", random_state=0, **fast).fit(X[:600], S)
+    assert plain.noise_ == 0
+    assert robust.noise_ == pytest.approx(0.4, abs=0.1)
+    assert robust.score(X[600:], y[600:]) > plain.score(X[600:], y[600:]) + 0.1
+
+
+@pytest.mark.parametrize("make", [CleanSEKernelClassifier, CleanSEClassifier])
+def test_confidences_stay_inside_the_set_that_was_given(make, digits):
+    X, S, _ = digits
+    fast = {} if make is CleanSEKernelClassifier else {"max_epochs": 2}
+    model = make(noise=0.2, random_state=0, **fast).fit(X, S)
+    labels, proba = model.disambiguate(X, S, return_proba=True)
+    for confidences in (proba, model.candidate_proba_):
+        assert (confidences[~S] == 0).all()
+        np.testing.assert_allclose(confidences.sum(axis=1), 1, rtol=1e-5)
+    assert S[np.arange(len(X)), labels].all()
+
+
+def test_where_the_sets_are_right_auto_is_the_default_to_the_last_bit():
+    X, y = load_digits(return_X_y=True)
+    S = make_candidates(y[:300], "flip", flip_proba=0.2, random_state=0)
+    params = {"max_epochs": 2, "random_state": 0}
+    default = CleanSEClassifier(**params).fit(X[:300], S)
+    auto = CleanSEClassifier(noise="auto", **params).fit(X[:300], S)
+    assert auto.noise_ == 0
+    np.testing.assert_array_equal(default.predict_proba(X), auto.predict_proba(X))
+
+
+def test_a_training_that_goes_on_reckons_with_wrong_sets(digits):
+    X, S, _ = digits
+    weight = np.repeat([1, 2], 200)
+    params = {"loss": "proden", "max_epochs": 2, "warm_start": True, "random_state": 0}
+    model = CleanSEClassifier(noise=0.2, **params)
+    model.fit(X, S, sample_weight=weight).fit(X, S, sample_weight=weight)
+    assert model.n_iter_ == 4
+    assert model.noise_ == 0.2
+    assert model.candidate_proba_.shape == S.shape
+
+
+def test_noise_needs_kernel_votes(digits):
+    X, S, _ = digits
+    for params in ({"vote": "soft"}, {"temperature": 1.0}):
+        with pytest.raises(ValueError, match=r"noise=0.1 needs kernel votes.*noise=0"):
+            CleanSEClassifier(noise=0.1, **params).fit(X, S)
+    with pytest.raises(ValueError, match="noise"):
+        CleanSEKernelClassifier(noise=1.0).fit(X, S)
+
+
+def test_networks_without_votes_have_no_noise():
+    assert "noise" not in PartialLabelClassifier().get_params()
+
+
+def test_classes_stay_as_they_were_given():
+    X, S, _ = make_blobs()
+    frame = pd.DataFrame(S, columns=["owl", "cat", "dog"])
+    issues = find_candidate_issues(X, frame, min_score=0)
+    assert set(issues["label"]) | set(issues["suggestion"]) <= set(check_candidates(frame)[0])
