@@ -22,7 +22,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from sklearn_cleanse import CleanSEClassifier, final_step
+from sklearn_cleanse import CleanSEClassifier, final_step, find_candidate_issues
 from sklearn_cleanse.datasets import annotator_quality, candidates_from_votes
 
 rng = np.random.RandomState(0)
@@ -89,6 +89,15 @@ model, X = final_step(pipe, table)
 print(f"right about new items:          {(pipe.predict(new) == new_truth).mean():.3f}")
 print(f"right about the table's items:  {(model.disambiguate(X, S) == truth).mean():.3f}")
 print(f"the same by votes alone:        {(S.idxmax(axis=1) == truth).mean():.3f}")
+
+# %%
+# Doubtful labels
+# ---------------
+#
+# Where nobody was right, the truth is no candidate. These are the items to look at first.
+
+issues = find_candidate_issues(X, S > 0, random_state=0)
+print(table.assign(**S.round(2)).iloc[issues["row"][:3]])
 
 # %%
 # Saved, with its encoder and its scaling, it predicts the same.
