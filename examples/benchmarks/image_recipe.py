@@ -1,7 +1,7 @@
 """How the recipe does on many rows: accuracy on held-out training images, for several settings.
 
     python examples/benchmarks/image_recipe.py fashion_mnist weight_decay=2e-4 weight_decay=2e-5
-    python examples/benchmarks/image_recipe.py mnist --method cleanse kernel_share=0 kernel_share=0.5
+    python examples/benchmarks/image_recipe.py mnist --method cleanse kernel_share=0 lr=0.003
 
 50,000 training images with uniform candidates train, the other 10,000 are scored by their true
 labels; the test images are not touched. A setting is a list of arguments: ``lr=0.003,dropout=0``.
