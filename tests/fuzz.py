@@ -145,7 +145,7 @@ def forged_model_file(rng):
         tensors[name]["shape"] = shapes[rest]
         body[name] = body[name] if rest < 4 else b""
     else:
-        numbers, start = bytearray(body[name]), rng.integers(len(body[name]))
+        numbers, start = bytearray(body[name]), rng.integers(max(1, len(body[name])))
         changed = len(numbers[start : start + 8])
         numbers[start : start + changed] = bytes([rng.choice([0, 127, 255])]) * changed
         kinds = ("BOOL", "U8", "I8", "I16", "F32", "I32", "F64", "I64", "F16", "BF16")

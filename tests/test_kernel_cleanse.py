@@ -263,6 +263,16 @@ def test_going_on_with_parts_of_the_rows_predicts_by_the_network_alone(digits):
     )
 
 
+def test_where_landmarks_stand_for_the_rows_the_network_predicts_alone(digits):
+    X, S, _, X_test, _ = digits
+    model = CleanSEClassifier(n_landmarks=50, **QUICK).fit(X, S)
+    by_default = model.predict_proba(X_test)
+    alone = model.set_params(kernel_share=0.0).predict_proba(X_test)
+    np.testing.assert_array_equal(by_default, alone)
+    both = model.set_params(kernel_share=0.5).predict_proba(X_test)  # still to be had
+    assert (both != alone).any()
+
+
 def test_a_row_that_weights_repeat_does_not_vote_on_itself():
     X, S, _ = make_blobs(60)
     once = CleanSEClassifier(**QUICK).fit(X, S)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 
 def check_index(X: Any, y: Any, name: str = "S") -> None:
     """Refuse features and candidates whose rows are labelled differently.
@@ -43,8 +41,9 @@ def check_index(X: Any, y: Any, name: str = "S") -> None:
     ours, theirs = X.index, y.index
     if ours.equals(theirs):
         return
-    row = int(np.argmax([a != b for a, b in zip(ours.tolist(), theirs.tolist(), strict=True)]))
-    found = f"row {row} is {ours[row]!r} in the index of X, but {theirs[row]!r} in that of {name}"
+    names, others = ours.tolist(), theirs.tolist()
+    row = next((i for i, (a, b) in enumerate(zip(names, others, strict=True)) if a != b), 0)
+    found = f"row {row} is {names[row]!r} in the index of X, but {others[row]!r} in that of {name}"
     if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
         raise ValueError(
             f"{found}: the same rows in another order. Rows are matched by position; align them "

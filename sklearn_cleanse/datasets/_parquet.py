@@ -130,7 +130,7 @@ def _open(path: str | os.PathLike) -> Any:
         raise ImportError(
             'ParquetBatches needs pyarrow: pip install "sklearn-cleanse[data]"'
         ) from error
-    return pq.ParquetFile(path)
+    return pq.ParquetFile(path, pre_buffer=False)  # what is read ahead stays in memory
 
 
 def _features(columns: list[Any], where: str, first: int) -> np.ndarray:

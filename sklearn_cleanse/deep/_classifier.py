@@ -45,6 +45,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
 
     CC, RC, PRODEN, LWS, CAVL, SCARCE and the average loss are values of ``loss``.
 
+    Its parameters come in four groups, in this order; most fits need none but ``loss``.
+
+    - The method, from ``loss`` to ``class_prior``: what is done with candidates.
+    - The network, from ``module`` to ``scaling``.
+    - Training, from ``max_epochs`` to ``warm_start``.
+    - Machinery, from ``device`` to ``verbose``.
+
     Parameters
     ----------
     loss : str, Loss or callable, default="cc"
@@ -58,6 +65,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -78,10 +89,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
-    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
-        Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
-        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -186,6 +193,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         *,
         loss_params=None,
         graded=False,
+        class_prior=None,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
@@ -193,7 +201,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         dropout=0.2,
         n_members=2,
         scaling="auto",
-        class_prior=None,
         max_epochs=30,
         batch_size="auto",
         lr=0.01,

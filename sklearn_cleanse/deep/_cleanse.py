@@ -84,6 +84,13 @@ class CleanSEClassifier(PartialLabelClassifier):
     clean sample's and at most as often as it is a candidate, so that the probability that the
     predictions respect this is maximised.
 
+    Its parameters come in four groups, in this order; most fits need none of them.
+
+    - The method, from ``loss`` to ``class_prior``: what is done with candidates, votes and counts.
+    - The network, from ``module`` to ``scaling``.
+    - Training, from ``max_epochs`` to ``warm_start``.
+    - Machinery, from ``device`` to ``verbose``.
+
     Parameters
     ----------
     loss : str, Loss or callable, default="cc"
@@ -137,8 +144,9 @@ class CleanSEClassifier(PartialLabelClassifier):
     kernel_share : float in [0, 1] or "auto", default="auto"
         Weight of the kernel regression's log-probabilities, beside those of the network, in
         predictions. "auto" takes half the strength with which counts weighed the votes, so that
-        the kernel has no say where candidates depend on the features and mislead it. 0 predicts by
-        the network alone, which takes less time.
+        the kernel has no say where candidates depend on the features and mislead it, and none where
+        landmarks stand for the rows, all of which the network has seen. 0 predicts by the network
+        alone, which takes less time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -150,6 +158,10 @@ class CleanSEClassifier(PartialLabelClassifier):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
+    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+        Class shares that predictions are made for, where new rows have others than the training
+        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
+        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -170,10 +182,6 @@ class CleanSEClassifier(PartialLabelClassifier):
         `sklearn_cleanse.scaling.fit_scaling`. "auto" takes the one under which left-out rows'
         candidates are predicted best, which needs no true label. From a list the members take
         one each, in turn.
-    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
-        Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
-        Votes, `disambiguate` and ``candidate_proba_`` are as without.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -303,6 +311,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         count_loss="interval",
         loss_params=None,
         graded=False,
+        class_prior=None,
         module="mlp",
         module_params=None,
         hidden_layer_sizes=(300, 300, 300),
@@ -310,7 +319,6 @@ class CleanSEClassifier(PartialLabelClassifier):
         dropout=0.2,
         n_members=2,
         scaling="auto",
-        class_prior=None,
         max_epochs=30,
         batch_size="auto",
         lr=0.01,
@@ -442,7 +450,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         if self._kernel is None:
             return 0.0
         if self.kernel_share == "auto":
-            return 0.5 * self._kernel.count_strength
+            return 0.5 * self._kernel.count_strength if self._kernel.is_exact else 0.0
         if not (isinstance(self.kernel_share, Real) and 0 <= self.kernel_share <= 1):
             raise ValueError(
                 f"kernel_share is {self.kernel_share!r}; it must be 'auto' or a number from 0 to 1"

@@ -17,7 +17,8 @@ from ._readers import read_labels
 
 def is_graded(estimator: Any) -> bool:
     """Return whether the classifier, or that at the end of a pipeline, takes graded candidates."""
-    return getattr(final_step(estimator)[0], "graded", False)
+    # whatever predicts can be scored, with a fit of its own or not
+    return hasattr(estimator, "fit") and getattr(final_step(estimator)[0], "graded", False)
 
 
 def without_grades(estimator: Any, y: Any) -> Any:

@@ -138,6 +138,11 @@ class KernelModel:
         model.scores(model.X[:1])  # whether its parts fit together
         return model
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether predictions are made from all training rows, and not from landmarks."""
+        return self._left_out is not None
+
     def similarity(self, X: np.ndarray | SparseRows) -> Tensor:
         """Compare new rows with those that predictions are made from.
 
@@ -211,7 +216,7 @@ class KernelModel:
             equal features and equal candidates give a training row away.
         """
         scores, own = self.scores(X), self._find(X, candidates)
-        if self._left_out is not None:
+        if self.is_exact:
             scores = torch.where((own >= 0)[:, None], self._left_out[own], scores)
         return scores, own
 
@@ -246,7 +251,7 @@ class KernelModel:
             For each sample; with landmarks always the coefficients of all rows.
         """
         left = own[own >= 0]
-        if self._left_out is None or not len(left):
+        if not self.is_exact or not len(left):
             yield from [self.coef] * len(own)
             return
         views = self._basis_views()
