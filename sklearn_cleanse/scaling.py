@@ -64,8 +64,8 @@ class Scaling(nn.Module):
         quantiles = None if quantiles is None else torch.as_tensor(quantiles)
         self.register_buffer("quantiles", quantiles)
         self.register_buffer("fill", None if fill is None else torch.as_tensor(fill))
-        gaps = np.empty(0, dtype=np.int64) if gaps is None else gaps
-        self.register_buffer("gaps", torch.as_tensor(gaps))
+        none = torch.zeros(0, dtype=torch.int64)
+        self.register_buffer("gaps", none if gaps is None else torch.as_tensor(gaps))
 
     @property
     def n_added(self) -> int:

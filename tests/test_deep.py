@@ -108,9 +108,10 @@ def test_the_papers_own_form_learns(form, blobs):
 
 def test_votes_over_all_classes_train_otherwise(blobs):
     X, S, _ = blobs
-    params = {**QUICK, **NEIGHBORS, "vote": "hard"}
-    within = CleanSEClassifier(**params).fit(X, S)
-    over_all = CleanSEClassifier(vote_scope="all", **params).fit(X, S)
+    partial = S.sum(axis=1) > 1  # clean neighbours would decide either way
+    params = {**QUICK, **NEIGHBORS, "vote": "hard", "n_neighbors": 3}
+    within = CleanSEClassifier(**params).fit(X[partial], S[partial])
+    over_all = CleanSEClassifier(vote_scope="all", **params).fit(X[partial], S[partial])
     assert within.history_[-1]["loss"] != over_all.history_[-1]["loss"]
 
 

@@ -150,7 +150,7 @@ def test_an_interrupt_inside_a_stopping_rule_is_an_interrupt(blobs):
     assert clf.interrupted_
 
 
-@pytest.mark.parametrize("where", ["check_candidates", "build_net", "TrainingRows"])
+@pytest.mark.parametrize("where", ["check_graded", "build_net", "TrainingRows"])
 def test_an_interrupt_before_training_leaves_the_estimator_as_it_was(where, blobs, monkeypatch):
     X, S, _ = blobs
     fresh, fitted = CleanSEClassifier(**QUICK), CleanSEClassifier(**QUICK).fit(X, S)
