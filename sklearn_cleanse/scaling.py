@@ -64,8 +64,9 @@ class Scaling(nn.Module):
         quantiles = None if quantiles is None else torch.as_tensor(quantiles)
         self.register_buffer("quantiles", quantiles)
         self.register_buffer("fill", None if fill is None else torch.as_tensor(fill))
-        none = torch.zeros(0, dtype=torch.int64)
-        self.register_buffer("gaps", none if gaps is None else torch.as_tensor(gaps))
+        has_gaps = gaps is not None and len(gaps)
+        gaps = torch.as_tensor(gaps) if has_gaps else torch.zeros(0, dtype=torch.int64)
+        self.register_buffer("gaps", gaps)
 
     @property
     def n_added(self) -> int:
