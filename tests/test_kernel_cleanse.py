@@ -318,6 +318,7 @@ def test_images_are_voted_on_by_their_pixels(rng):
     model = CleanSEClassifier(random_state=0, **params).fit(X, S)
     assert model.explain(X[:1], S[:1])[0].votes.sum() == pytest.approx(1.0)
 
+
 # -- equal rows ----------------------------------------------------------------------------------
 
 

@@ -114,8 +114,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     -----
     With n rows, m classes and r landmarks, time is O(n³) once and O(n² m) per round for all rows,
     O(n r²) once and O(n r m) per round with landmarks; memory is O(n²) or O(n r). There are no
-    sample weights: a row that counts twice would vote on itself. For the same reason rows with equal
-    features and equal candidates vote once.
+    sample weights: a row that counts twice would vote on itself. Therefore rows with equal features
+    and equal candidates vote once.
 
     Examples
     --------
