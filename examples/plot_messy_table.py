@@ -16,6 +16,7 @@ do we believe, whom do we trust, and what will the next item be?
 # two out of five; else they guess, and Cy skipped some items.
 
 import joblib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -24,6 +25,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_cleanse import CleanSEClassifier, final_step, find_candidate_issues
 from sklearn_cleanse.datasets import annotator_quality, candidates_from_votes
+from sklearn_cleanse.plots import IssuesDisplay
 
 rng = np.random.RandomState(0)
 KINDS = np.array(["bolt", "nut", "screw", "washer"])
@@ -54,14 +56,16 @@ print(table.head(3), votes.head(3), sep="\n\n")
 # Nobody knows the truth, but those who agree with the others are more likely to be right.
 # "accuracy" is how often each annotator is, as far as that can be told; lucky guesses count.
 
-print(annotator_quality(votes).round(2))
+quality = annotator_quality(votes)
+print(quality.round(2))
 
 # %%
 # Candidates
 # ----------
 #
 # What anybody said is a candidate, and what good annotators said has better odds. Rows are matched
-# by position, so they must be brought into the same order; `fit` would refuse them otherwise.
+# by position, so they must be brought into the same order. An estimator that is given both frames
+# refuses rows in another order; behind a transformer it no longer sees their names, and cannot.
 
 S = candidates_from_votes(votes, grade="quality").loc[table.index]
 
@@ -94,10 +98,17 @@ print(f"the same by votes alone:        {(S.idxmax(axis=1) == truth).mean():.3f}
 # Doubtful labels
 # ---------------
 #
-# Where nobody was right, the truth is no candidate. These are the items to look at first.
+# Where nobody was right, the truth is no candidate. These are the items to look at first. Bars are
+# the belief that the set is wrong, which ranks well but is too low to be a probability.
 
-issues = find_candidate_issues(X, S > 0, random_state=0)
+issues = find_candidate_issues(X, S, random_state=0)
 print(table.assign(**S.round(2)).iloc[issues["row"][:3]])
+
+fig, (left, right) = plt.subplots(ncols=2, figsize=(9, 4), layout="constrained")
+quality["accuracy"].plot.barh(ax=left, color="tab:blue", xlim=(0, 1), xlabel="estimated accuracy")
+left.invert_yaxis()
+left.set(title="whom to trust", ylabel="")
+IssuesDisplay.from_issues(issues, n_rows=10, ax=right)
 
 # %%
 # Saved, with its encoder and its scaling, it predicts the same.

@@ -78,8 +78,38 @@ class SparseRows:
         return [indices[a:b].tobytes() + data[a:b].tobytes() for a, b in pairwise(ends)]
 
 
-def refuse_text(X: Any, name: str) -> None:
-    """Refuse a frame with text or categories, by the pipeline that takes them.
+def row_keys(X: Any) -> list[bytes]:
+    """Return for each row what it holds, equal for equal rows; a gap (NaN) equals a gap.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, ...)
+        Features of any type.
+
+    Returns
+    -------
+    keys : list of bytes
+
+    Examples
+    --------
+    >>> from sklearn_cleanse._rows import row_keys
+    >>> keys = row_keys([[0.0, float("nan")], [-0.0, float("nan")], [1.0, 0.0]])
+    >>> keys[0] == keys[1], keys[0] == keys[2]
+    (True, False)
+    """
+    if sp.issparse(X):
+        return SparseRows(X).keys()
+    values = np.asarray(X)
+    values = values.reshape(len(values), -1)
+    if values.dtype.kind == "O":
+        return [repr(row).encode() for row in values.tolist()]
+    if values.dtype.kind in "fc":
+        values = np.where(np.isnan(values), np.nan, values + 0)  # -0.0 equals 0.0
+    return [row.tobytes() for row in np.ascontiguousarray(values)]
+
+
+def refuse_text(X: Any, name: str, use: str = "{}") -> None:
+    """Refuse features with text or categories, by the pipeline that takes them.
 
     Parameters
     ----------
@@ -87,6 +117,8 @@ def refuse_text(X: Any, name: str) -> None:
         Features.
     name : str
         The estimator's name.
+    use : str, default="{}"
+        How to use the pipeline, which takes the place of the braces.
 
     Examples
     --------
@@ -96,20 +128,41 @@ def refuse_text(X: Any, name: str) -> None:
     Traceback (most recent call last):
     ValueError: column 'town' of X holds text or categories; ...
     """
-    if not hasattr(X, "iloc") or X.ndim != 2:
-        return
-    columns = [
-        column
-        for column, kind, (_, values) in zip(X.columns, X.dtypes, X.items(), strict=True)
-        if kind.name in ("category", "string", "str")
-        or (kind.kind == "O" and any(isinstance(value, str) for value in values))
-    ]
+    columns = _text_columns(X)
     if columns:
         which = f"column{'s' if len(columns) > 1 else ''} {', '.join(map(repr, columns))}"
+        pipeline = (
+            "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
+            f"{columns!r}), remainder='passthrough'), {name}())"
+        )
         raise ValueError(
             f"{which} of X {'hold' if len(columns) > 1 else 'holds'} text or categories; encode "
             "them in a pipeline, with make_pipeline of sklearn.pipeline, make_column_transformer "
             "of sklearn.compose and OneHotEncoder of sklearn.preprocessing: "
-            "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-            f"{columns!r}), remainder='passthrough'), {name}())"
+            f"{use.format(pipeline)}"
         )
+
+
+def _text_columns(X: Any) -> list:
+    """Return which columns of a frame or an array hold text or categories."""
+    if hasattr(X, "iloc") and X.ndim == 2:
+        return [
+            column
+            for column, kind, (_, values) in zip(X.columns, X.dtypes, X.items(), strict=True)
+            if kind.name in ("category", "string", "str")
+            or (kind.kind == "O" and any(isinstance(value, str) for value in values))
+        ]
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OU":
+        return [column for column, values in enumerate(X.T) if not all(map(_is_numeric, values))]
+    return []
+
+
+def _is_numeric(value: Any) -> bool:
+    """Return False for text that is no number; what is no text is judged elsewhere."""
+    if not isinstance(value, str):
+        return True
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from .candidates import check_candidates, is_clean
+from .candidates import check_graded, is_clean
 
 __all__ = ["CandidateKFold"]
 
@@ -24,8 +24,9 @@ class CandidateKFold(BaseCrossValidator):
     """Shuffled folds, balanced in the candidates and the clean samples of every class.
 
     With a matrix for y scikit-learn's own default is ``KFold`` without shuffling, and its
-    stratified splitters raise. This one takes candidates in any form that ``fit`` takes, and no
-    class is too small for it: one with fewer samples than folds is missing from some test folds.
+    stratified splitters raise. This one takes candidates in any form that ``fit`` takes, graded
+    or not, and no class is too small for it: one with fewer samples than folds is missing from some
+    test folds.
 
     Samples are dealt one by one, those of the rarest class first, each to the fold that most
     lacks what the sample has: iterative stratification [1]_, with folds of equal size (to within
@@ -86,7 +87,7 @@ class CandidateKFold(BaseCrossValidator):
 
     def _iter_test_indices(self, X=None, y=None, groups=None) -> Iterator[np.ndarray]:
         """Yield the test samples of each fold. `split` itself is scikit-learn's."""
-        _, candidates = check_candidates(y, n_samples=None if X is None else _n_rows(X))
+        _, candidates, _ = check_graded(y, n_samples=None if X is None else _n_rows(X))
         if candidates.shape[0] < self.n_splits:
             raise ValueError(
                 f"n_splits is {self.n_splits}, but there are only {candidates.shape[0]} samples; "

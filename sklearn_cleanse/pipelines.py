@@ -49,6 +49,11 @@ def final_step(fitted: Any, X: Any = None) -> tuple[Any, Any]:
     """
     check_is_fitted(fitted)
     if isinstance(fitted, Pipeline):
+        if fitted[-1] in ("passthrough", None):
+            raise ValueError(
+                f"the last step of this pipeline, {fitted.steps[-1][0]!r}, is {fitted[-1]!r} and "
+                "no estimator; end the pipeline in one"
+            )
         if len(fitted) > 1 and X is not None:
             X = fitted[:-1].transform(X)
         return final_step(fitted[-1], X)

@@ -165,7 +165,8 @@ def fit_scaling(X: np.ndarray | SparseRows, kind: str | None) -> Scaling:
     """Learn a scaling from training rows.
 
     A gap (NaN) becomes the mean of its feature, and each feature that has gaps in these rows gets
-    a further column, which tells where they are.
+    a further column, which tells where they are. A feature that is nothing but gaps in these rows
+    is 0 ever after.
 
     Parameters
     ----------
@@ -203,14 +204,17 @@ def fit_scaling(X: np.ndarray | SparseRows, kind: str | None) -> Scaling:
     else:
         found = _Statistics.of(X, kind)
     fill = found.mean if X.ndim == 2 else None
-    gaps = None if found.has_gap is None else np.flatnonzero(found.has_gap)
-    if found.quantiles is not None or kind is None:
-        return Scaling(0.0, 1.0, quantiles=found.quantiles, fill=fill, gaps=gaps)
-    scale = found.scale
-    if kind == "common":
+    gaps = None if found.has_gap is None else np.flatnonzero(found.has_gap & ~found.is_empty)
+    shift, scale = found.shift, found.scale
+    if scale is None:
+        shift, scale = np.zeros(()), np.ones(())
+    elif kind == "common":
         scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
-    shift, scale = _round(found.shift), _round(np.where(scale > 0, scale, 1.0))
-    return Scaling(shift, scale, root=kind == "sqrt", fill=fill, gaps=gaps)
+    shift, scale = _round(shift), _round(np.where(scale > 0, scale, 1.0))
+    if found.has_gap is not None and found.is_empty.any():
+        # nothing is known of such a feature, so whatever it is in new rows becomes 0
+        shift, scale = np.where(found.is_empty, 0.0, shift), np.where(found.is_empty, np.inf, scale)
+    return Scaling(shift, scale, kind == "sqrt", found.quantiles, fill, gaps)
 
 
 class _Statistics(NamedTuple):
@@ -218,6 +222,7 @@ class _Statistics(NamedTuple):
 
     mean: np.ndarray
     has_gap: np.ndarray | None
+    is_empty: np.ndarray | None
     shift: np.ndarray | None = None
     scale: np.ndarray | None = None
     quantiles: np.ndarray | None = None
@@ -228,30 +233,33 @@ class _Statistics(NamedTuple):
             X = X.astype(np.float32)  # small integers overflow where they are squared or negated
         axes = (0, *range(2, X.ndim))
         has_gap = np.isnan(X).any(axis=0) if X.ndim == 2 else None
+        is_empty = np.isnan(X).all(axis=0) if X.ndim == 2 else None
         with_gaps = has_gap is not None and bool(has_gap.any())
         if with_gaps:
-            X = np.where(np.isnan(X).all(axis=0), X.dtype.type(0), X)
+            X = np.where(is_empty, X.dtype.type(0), X)
         names = ("mean", "std", "min", "max", "quantile")
         mean, std, least, most, quantile = (
             getattr(np, f"nan{name}" if with_gaps else name) for name in names
         )
         centre = mean(X, axis=axes, dtype=np.float64, keepdims=True)[0]
         if kind is None:
-            return cls(centre, has_gap)
+            return cls(centre, has_gap, is_empty)
         if kind == "rank" and X.ndim == 2:
             places = np.linspace(0, 1, min(len(X), _MOST_QUANTILES, n_quantiles))
             quantiles = np.ascontiguousarray(quantile(X, places, axis=0).T)
-            return cls(centre, has_gap, quantiles=quantiles)
+            return cls(centre, has_gap, is_empty, quantiles=quantiles)
         if kind == "sqrt":
             X = np.sign(X) * np.sqrt(np.abs(X))
         if kind == "minmax":
             shift = least(X, axis=axes, keepdims=True)[0].astype(np.float64)
-            return cls(centre, has_gap, shift, most(X, axis=axes, keepdims=True)[0] - shift)
+            return cls(
+                centre, has_gap, is_empty, shift, most(X, axis=axes, keepdims=True)[0] - shift
+            )
         shift = mean(X, axis=axes, dtype=np.float64, keepdims=True)[0] if kind == "sqrt" else centre
         scale = std(X, axis=axes, dtype=np.float64, keepdims=True)[0]
         # Rounding gives a constant feature a tiny deviation, which must not be blown up.
         scale[scale <= 1e-12 * np.abs(shift)] = 0.0
-        return cls(centre, has_gap, shift, scale)
+        return cls(centre, has_gap, is_empty, shift, scale)
 
 
 def _join(parts: tuple) -> np.ndarray | None:

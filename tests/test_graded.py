@@ -12,9 +12,10 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
 from sklearn_cleanse.candidates import check_graded
-from sklearn_cleanse.datasets import annotator_quality, candidates_from_votes
+from sklearn_cleanse.datasets import annotator_quality, candidates_from_votes, describe
 from sklearn_cleanse.losses import LOSSES
-from sklearn_cleanse.metrics import covering_scorer, disambiguation_scorer
+from sklearn_cleanse.metrics import candidate_report, covering_scorer, disambiguation_scorer
+from sklearn_cleanse.model_selection import CandidateKFold
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 
@@ -236,3 +237,15 @@ def test_from_votes_to_a_model(votes, rng):
         S = candidates_from_votes(table, grade=grade)
         scores[grade] = (model.fit(X, S).disambiguate(X, S) == y).mean()
     assert scores["quality"] > scores[None]
+
+
+def test_what_only_looks_at_sets_takes_grades_as_sets():
+    grades = np.array([[1.0, 0.5, 0.0], [0.0, 0.2, 0.0], [0.3, 0.0, 0.9], [0.7, 0.7, 0.0]])
+    sets, predicted = grades > 0, [0, 1, 2, 2]
+    assert str(describe(grades)) == str(describe(sets))
+    assert candidate_report(grades, predicted) == candidate_report(sets, predicted)
+    folds = [
+        [test.tolist() for _, test in CandidateKFold(2, random_state=0).split(grades, form)]
+        for form in (sets, grades, pd.DataFrame(grades), sp.csr_array(grades))
+    ]
+    assert all(fold == folds[0] for fold in folds)

@@ -8,9 +8,16 @@ import pytest
 import scipy.sparse as sp
 import torch
 from conftest import make_blobs
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import KFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
 
 from sklearn_cleanse import (
     CleanSEClassifier,
@@ -18,8 +25,10 @@ from sklearn_cleanse import (
     PartialLabelClassifier,
     find_candidate_issues,
 )
+from sklearn_cleanse._rows import row_keys
 from sklearn_cleanse.candidates import check_candidates
 from sklearn_cleanse.datasets import make_candidates
+from sklearn_cleanse.issues import _disjoint_twins
 from sklearn_cleanse.votes import estimate_noise, kernel_votes, make_ridge
 
 
@@ -257,3 +266,148 @@ def test_classes_stay_as_they_were_given():
     frame = pd.DataFrame(S, columns=["owl", "cat", "dog"])
     issues = find_candidate_issues(X, frame, min_score=0)
     assert set(issues["label"]) | set(issues["suggestion"]) <= set(check_candidates(frame)[0])
+
+
+# --- equal rows
+
+
+def with_wrong_labels():
+    """Return iris with every tenth label wrong: X, labels, which are wrong."""
+    X, y = load_iris(return_X_y=True)
+    X, first = np.unique(X, axis=0, return_index=True)
+    y = y[first]
+    wrong = np.arange(len(y)) % 10 == 0
+    return X, np.where(wrong, (y + 1) % 3, y), wrong
+
+
+def test_copies_of_all_rows_do_not_hide_errors():
+    X, labels, wrong = with_wrong_labels()
+    params = {"min_score": 0, "random_state": 0}
+    once = find_candidate_issues(X, labels, **params).set_index("row")["score"].sort_index()
+    X, labels = np.vstack([X, X]), np.concatenate([labels, labels])
+    twice = find_candidate_issues(X, labels, **params).set_index("row")["score"].sort_index()
+    np.testing.assert_array_equal(twice, np.concatenate([once, once]))
+    assert (once[wrong] > 0.5).mean() > 0.8
+
+
+def test_copies_of_a_row_are_not_in_other_folds():
+    X, labels, wrong = with_wrong_labels()
+    X, labels, wrong = np.vstack([X, X]), np.tile(labels, 2), np.tile(wrong, 2)
+    by_nearest = KNeighborsClassifier(1)
+    issues = find_candidate_issues(X, labels, estimator=by_nearest, min_score=0, random_state=0)
+    score = issues.set_index("row")["score"].sort_index()
+    assert roc_auc_score(wrong, score) > 0.8  # by its copy, the nearest row, each would be right
+
+
+def test_duplicates_with_gaps_disagree_and_many_equal_rows_are_no_matter():
+    X, labels = np.tile([1.0, np.nan], (12_000, 1)), np.zeros(12_000, dtype=int)
+    labels[7] = 1
+    twin = _disjoint_twins(row_keys(X), np.eye(2, dtype=bool)[labels])
+    assert twin[7] == 0
+    assert (np.delete(twin, 7) == 7).all()
+    X[0] = [-0.0, 0.0]
+    assert _disjoint_twins(row_keys(X), np.eye(2, dtype=bool)[labels])[0] == -1
+    text = pd.DataFrame({"size": [1.0, np.nan, np.nan], "town": ["Oslo", "Rome", "Rome"]})
+    assert len(set(row_keys(text))) == 2
+    assert len(set(row_keys(sp.csr_array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])))) == 2
+
+
+# --- grades
+
+
+def test_grades_are_taken_and_tell(digits):
+    X, S, y = digits
+    grades = np.where(np.eye(10, dtype=bool)[y], 1.0, 0.4) * S
+    wrong = is_wrong(S, y)
+    issues = find_candidate_issues(X, grades, random_state=0)
+    assert share_in_top(issues, wrong) > 0.9
+    for engine in (CleanSEKernelClassifier(graded=True), CleanSEKernelClassifier()):
+        issues = find_candidate_issues(X, grades, estimator=engine, cv=2, random_state=0)
+        assert share_in_top(issues, wrong) > 0.8
+    model = CleanSEKernelClassifier(graded=True).fit(X, grades)
+    issues = find_candidate_issues(X, grades, estimator=model, cv="prefit")
+    assert set(issues["label"]) <= set(range(10))
+
+
+# --- what is claimed of scores
+
+
+def test_scores_rank_and_are_too_low_to_be_probabilities():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    S = make_candidates(y, "flip", flip_proba=0.2, noise=0.1, random_state=0)
+    wrong = is_wrong(S, y)
+    score = find_candidate_issues(X, S, min_score=0).set_index("row")["score"].sort_index()
+    assert roc_auc_score(wrong, score) > 0.98
+    assert wrong[score > 0.5].mean() > 0.95
+    middle = (score > 0.1) & (score <= 0.5)
+    assert wrong[middle].mean() > 0.5
+    assert wrong[score > 0.1].sum() > 0.9 * wrong.sum()
+
+
+def test_labels_alike_are_told_in_html():
+    X, y = load_iris(return_X_y=True)
+    split = np.where((y == 0) & (np.random.RandomState(0).uniform(size=150) < 0.5), 3, y)
+    assert "do not tell apart: 0 and 3</p>" in find_candidate_issues(X, split)._repr_html_()
+    assert "tell apart" not in find_candidate_issues(X, y)._repr_html_()
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"noise": 1.0}, r"'noise' .*range \[0.0, 1.0\).* Got 1.0"),
+        ({"noise": 2}, "'noise' .* Got 2"),
+        ({"noise": "x"}, "'noise' .*'auto'.* Got 'x'"),
+        ({"min_score": 7}, "'min_score' .* Got 7"),
+        ({"min_score": "a"}, "'min_score' .* Got 'a'"),
+        ({"cv": KFold()}, "'cv' .*int .*'prefit'.* Got KFold"),
+        ({"estimator": LinearSVC()}, "LinearSVC.* no predict_proba; wrap .*CalibratedClassifierCV"),
+        ({"estimator": LogisticRegression()}, "LogisticRegression.*takes labels only"),
+        ({"estimator": RandomForestClassifier(3)}, "RandomForest.*not for candidates"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name_and_value(params, expected):
+    X, S, _ = make_blobs()
+    with pytest.raises(ValueError, match=expected):
+        find_candidate_issues(X, S, **{"estimator": CleanSEKernelClassifier(), **params})
+
+
+def test_sets_of_one_are_labels_to_any_classifier():
+    X, _, y = make_blobs()
+    model = LogisticRegression()
+    expected = find_candidate_issues(X, y, estimator=model, min_score=0, random_state=0)
+    found = find_candidate_issues(X, np.eye(3)[y], estimator=model, min_score=0, random_state=0)
+    assert found["score"].tolist() == expected["score"].tolist()
+
+
+def test_rows_in_another_order_are_refused_with_an_estimator_too():
+    X, S, _ = make_blobs()
+    X, S = pd.DataFrame(X), pd.DataFrame(S)[::-1]
+    with pytest.raises(ValueError, match=r"S\.loc\[X\.index\]"):
+        find_candidate_issues(X, S, estimator=CleanSEKernelClassifier())
+
+
+def test_a_fitted_classifier_may_know_more_labels_than_the_rows_have():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    given = np.where(y[:100] == 0, 1, 0)
+    issues = find_candidate_issues(X[:100], given, estimator=model, cv="prefit")
+    assert len(issues) > 90
+    new = np.where(y == 0, 7, y)  # and fewer
+    issues = find_candidate_issues(X, new, estimator=model, cv="prefit")
+    assert (issues.set_index("row").loc[:49, "suggestion"] == 0).all()
+
+
+def test_text_gets_the_pipeline_as_the_estimator_to_give():
+    X, S, _ = make_blobs()
+    frame = pd.DataFrame(X).assign(town=["Oslo", "Rome"] * (len(X) // 2)).rename(columns=str)
+    with pytest.raises(ValueError, match=r"\(X, S, estimator=make_pipeline\(.*\['town'\]"):
+        find_candidate_issues(frame, S)
+    with pytest.raises(ValueError, match=r"column 4 of X holds text"):
+        find_candidate_issues(frame.to_numpy(dtype=object), S)
+    encode = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    pipe = make_pipeline(encode, CleanSEKernelClassifier())
+    assert len(find_candidate_issues(frame, S, estimator=pipe, min_score=0)) > 0

@@ -317,3 +317,37 @@ def test_images_are_voted_on_by_their_pixels(rng):
     params = {"module": "resnet34", "module_params": {"width": 2}, "max_epochs": 2}
     model = CleanSEClassifier(random_state=0, **params).fit(X, S)
     assert model.explain(X[:1], S[:1])[0].votes.sum() == pytest.approx(1.0)
+
+
+# -- equal rows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_landmarks", [None, 40])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_copies_of_all_rows_change_nothing_to_the_last_bit(form, n_landmarks):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200], y[:200]
+    X[::7, 3] = np.nan  # a gap equals a gap
+    S = make_candidates(y, "flip", flip_proba=0.2, noise=0.2, random_state=0)
+    params = {"noise": "auto", "n_landmarks": n_landmarks, "random_state": 0}
+    once = CleanSEKernelClassifier(**params).fit(form(X), S)
+    twice = CleanSEKernelClassifier(**params).fit(form(np.vstack([X, X])), np.vstack([S, S]))
+    assert once.noise_ == twice.noise_ > 0
+    np.testing.assert_array_equal(once.predict_proba(X), twice.predict_proba(X))
+    for name in ("candidate_proba_", "left_out_proba_", "label_proba_"):
+        for half in (slice(200), slice(200, None)):
+            np.testing.assert_array_equal(getattr(twice, name)[half], getattr(once, name))
+
+
+def test_equal_rows_with_other_candidates_vote_on_each_other():
+    X = [[0.0], [0.0], [0.0], [5.0], [5.1], [5.2]]
+    S = [{0}, {0, 1}, {0, 1}, {1}, {1}, {1}]
+    model = CleanSEKernelClassifier().fit(X, S)
+    assert model.n_landmarks_ == 5
+    assert model.candidate_proba_[1, 0] > 0.9
+    np.testing.assert_array_equal(model.candidate_proba_[1], model.candidate_proba_[2])
+
+
+def test_a_table_of_one_row_again_and_again_is_fitted():
+    model = CleanSEKernelClassifier().fit(np.ones((4, 2)), np.ones((4, 3)))
+    np.testing.assert_allclose(model.candidate_proba_, 1 / 3)

@@ -22,7 +22,7 @@ from sklearn_cleanse import (
 )
 from sklearn_cleanse._rows import SparseRows
 from sklearn_cleanse.base import content_rank, first_equals
-from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.candidates import check_candidates, check_index
 from sklearn_cleanse.deep import _training_rows
 from sklearn_cleanse.scaling import SCALINGS, fit_scaling
 from sklearn_cleanse.votes import fit_kernel_votes
@@ -365,3 +365,20 @@ def test_tags_say_what_is_taken(estimator):
     others = get_tags(PLCGRClassifier()).input_tags
     assert not others.sparse
     assert not others.allow_nan
+
+
+@pytest.mark.parametrize("gap", [np.nan, None, pd.NA, pd.NaT])
+def test_the_row_that_differs_is_named_where_the_index_has_gaps(gap):
+    X = pd.DataFrame({"size": [1.0, 2.0, 3.0]}, index=pd.Index(["a", gap, "b"], dtype=object))
+    with pytest.raises(ValueError, match="row 2 is 'b' in the index of X, but 'c' in that of S"):
+        check_index(X, X.set_axis(pd.Index(["a", gap, "c"], dtype=object)))
+    check_index(X, X.copy())
+
+
+def test_text_in_an_array_gets_the_pipeline(blobs):
+    X, S, _ = blobs
+    mixed = np.hstack([X.astype(object), np.full((len(X), 1), "Oslo", dtype=object)])
+    for array in (mixed, mixed.astype(str)):
+        with pytest.raises(ValueError, match=r"column 4 of X holds text .*\[4\]\)"):
+            CleanSEKernelClassifier().fit(array, S)
+    CleanSEKernelClassifier().fit(X.astype(object), S)

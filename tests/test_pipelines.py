@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from sklearn_cleanse import CleanSEKernelClassifier, final_step
@@ -64,3 +64,10 @@ def test_what_holds_no_model_is_refused(blobs):
     search = GridSearchCV(CleanSEKernelClassifier(), GRID, cv=CV, refit=False).fit(X, S)
     with pytest.raises(ValueError, match="refit=True"):
         final_step(search, X)
+
+
+@pytest.mark.parametrize("last", ["passthrough", None])
+def test_a_pipeline_that_ends_in_nothing_is_refused(last, blobs):
+    pipe = Pipeline([("scale", StandardScaler()), ("model", last)]).fit(blobs[0])
+    with pytest.raises(ValueError, match=r"last step of this pipeline, 'model', is .*no estimator"):
+        final_step(pipe)

@@ -393,3 +393,11 @@ def test_no_issue_is_a_picture_too(blobs):
     X, _, y = blobs
     none = find_candidate_issues(X, y).head(0)
     assert "no issue" in IssuesDisplay(none).plot().ax_.texts[0].get_text()
+
+
+def test_labels_alike_are_told_below_the_issues(blobs):
+    X, _, y = blobs
+    issues = find_candidate_issues(X, y)
+    issues.attrs["labels_alike"] = [("ant", "emmet", 0.9)]
+    said = [text.get_text() for text in IssuesDisplay.from_issues(issues, n_rows=2).ax_.texts]
+    assert "labels that the features do not tell apart: ant and emmet" in said

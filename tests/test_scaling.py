@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
 
+from sklearn_cleanse._rows import SparseRows
 from sklearn_cleanse.candidates import check_candidates
 from sklearn_cleanse.scaling import SCALINGS, fit_scaling
 from sklearn_cleanse.votes import choose_scaling
@@ -81,3 +83,16 @@ def test_each_kind_of_data_gets_the_scaling_it_needs(rng):
     # A few gigantic outliers spoil everything but ranks.
     wild = np.hstack([signal, nuisance]) ** 15
     assert choose_scaling(wild, candidates) == "rank"
+
+
+@pytest.mark.parametrize("kind", [*SCALINGS, None])
+@pytest.mark.parametrize("form", [np.asarray, lambda X: SparseRows(sp.csr_array(X))])
+def test_a_feature_that_is_all_gaps_in_training_never_counts(kind, form):
+    X = np.random.RandomState(0).normal(size=(20, 3)).astype(np.float32)
+    X[:, 1], X[3, 2] = np.nan, np.nan
+    scaling = fit_scaling(form(X), kind)
+    new = torch.tensor([[0.5, 9.0, 0.1], [0.5, np.nan, 0.1]])
+    scaled = scaling(new)
+    assert scaling.gaps.tolist() == [2]
+    assert (scaled[:, 1] == 0).all()
+    torch.testing.assert_close(scaled[0], scaled[1], rtol=0, atol=0)

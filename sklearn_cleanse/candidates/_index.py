@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 
@@ -41,9 +42,10 @@ def check_index(X: Any, y: Any, name: str = "S") -> None:
     ours, theirs = X.index, y.index
     if ours.equals(theirs):
         return
-    names, others = ours.tolist(), theirs.tolist()
-    row = next((i for i, (a, b) in enumerate(zip(names, others, strict=True)) if a != b), 0)
-    found = f"row {row} is {names[row]!r} in the index of X, but {others[row]!r} in that of {name}"
+    # the first that differs, by pandas' own comparison, to which a gap equals a gap
+    row = bisect_left(range(len(X)), True, key=lambda i: not ours[: i + 1].equals(theirs[: i + 1]))
+    ours_at, theirs_at = ours.tolist()[row], theirs.tolist()[row]
+    found = f"row {row} is {ours_at!r} in the index of X, but {theirs_at!r} in that of {name}"
     if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
         raise ValueError(
             f"{found}: the same rows in another order. Rows are matched by position; align them "

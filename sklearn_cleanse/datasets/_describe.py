@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import Bunch
 
+from .._rows import row_keys
 from .._table import format_table, html_table
-from ..candidates import candidate_counts, check_candidates, covers, is_clean
+from ..candidates import candidate_counts, check_candidates, check_graded, covers, is_clean
 
 __all__ = ["Characteristics", "describe"]
 
@@ -97,8 +96,8 @@ def describe(S, y=None, *, X=None, name=""):
     Parameters
     ----------
     S : array-like of shape (n_samples, n_classes), list of label collections, or Bunch
-        The candidates, in any form that an estimator takes; or what `fetch_pll` or `read_mat`
-        returned, which brings its true labels and features along.
+        The candidates, in any form that an estimator takes, graded or not; or what `fetch_pll` or
+        `read_mat` returned, which brings its true labels and features along.
     y : array-like of shape (n_samples,), default=None
         True labels.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
@@ -124,7 +123,8 @@ def describe(S, y=None, *, X=None, name=""):
         X = S.data if X is None else X
         name = name or S.DESCR.partition("\n")[0].partition(":")[0]
         S = S.candidates
-    classes, candidates = check_candidates(S, n_samples=None if X is None else np.shape(X)[0])
+    n_samples = None if X is None else np.shape(X)[0]
+    classes, candidates, _ = check_graded(S, n_samples=n_samples)
     sizes = np.diff(candidates.indptr)
     clean = is_clean(candidates)
     never_true = noise_rate = None
@@ -147,18 +147,5 @@ def describe(S, y=None, *, X=None, name=""):
         n_classes_clean=int((candidate_counts(candidates)[0] > 0).sum()),
         never_true=never_true,
         noise_rate=noise_rate,
-        n_duplicates=None if X is None else _duplicates(X),
+        n_duplicates=None if X is None else len(sizes) - len(set(row_keys(X))),
     )
-
-
-def _duplicates(X: Any) -> int:
-    if sp.issparse(X):
-        X = sp.csr_array(X, copy=True)
-        X.sum_duplicates()
-        X.eliminate_zeros()
-        ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
-        rows = {(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends}
-    else:
-        X = np.ascontiguousarray(np.asarray(X) + 0)  # -0.0 and 0.0 are the same
-        rows = {row.tobytes() for row in X.reshape(len(X), -1)}
-    return X.shape[0] - len(rows)

@@ -19,6 +19,7 @@ from ..base import (
     PartialLabelMixin,
     check_class_prior,
     content_rank,
+    first_equals,
     refuse_truth,
     smooth_shares,
     unchanged_on_error,
@@ -113,7 +114,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     -----
     With n rows, m classes and r landmarks, time is O(n³) once and O(n² m) per round for all rows,
     O(n r²) once and O(n r m) per round with landmarks; memory is O(n²) or O(n r). There are no
-    sample weights: a row that counts twice would vote on itself.
+    sample weights: a row that counts twice would vote on itself. Therefore rows with equal features
+    and equal candidates vote once.
 
     Examples
     --------
@@ -198,12 +200,15 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             )
             check_class_prior(self.class_prior, self.classes_)
             marks = candidates if grades is None else grades
-            order = np.argsort(content_rank(X, marks), kind="stable")
-            order = order[check_random_state(self.random_state).permutation(len(X))]
+            by_content = np.argsort(content_rank(X, marks), kind="stable")
+            # Rows that are repeated vote once: none must vote on its copy.
+            first = first_equals(X, marks, np.arange(len(X)), by_content)
+            voters = by_content[first[by_content] == by_content]
+            voters = voters[check_random_state(self.random_state).permutation(len(voters))]
             votes, model, fitted = fit_kernel_votes(
                 X,
-                candidates[order],
-                order,
+                candidates[voters],
+                voters,
                 count_strength=self.count_strength,
                 noise=self.noise,
                 n_landmarks=self.n_landmarks,
@@ -211,13 +216,15 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
                 max_rounds=self.max_iter,
                 max_memory=self.max_memory,
                 device=choose_device(self.device),
-                grades=None if grades is None else grades[order],
+                grades=None if grades is None else grades[voters],
             )
             self.model_, self.n_landmarks_ = model, len(model.coef)
             # what `disambiguate` says of these rows
-            scores = votes.left_out if self.n_landmarks_ == len(X) else fitted
-            proba = model.vote_on(scores, torch.from_numpy(candidates[order].toarray()))
-            back = np.argsort(order)
+            scores = votes.left_out if model.is_exact else fitted
+            proba = model.vote_on(scores, torch.from_numpy(candidates[voters].toarray()))
+            place = np.empty(len(X), dtype=np.int64)
+            place[voters] = np.arange(len(voters))
+            back = place[first]
             self.candidate_proba_ = proba.numpy()[back]
             if grades is not None:
                 self.candidate_proba_ = self.candidate_proba_ * grades.toarray()

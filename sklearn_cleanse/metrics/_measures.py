@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from .._table import format_table, html_table
 from ..candidates import candidate_counts, candidate_softmax, covers, is_clean
+from ..candidates._grades import split_grades
 from ..candidates._sets import candidate_log_mass
 from ._predictions import disambiguate, predict_labels, predict_log_proba
 from ._readers import check_weight, read_labels, read_proba
@@ -263,7 +264,7 @@ def candidate_report(
     Parameters
     ----------
     y_candidates : array-like of shape (n_samples, n_classes) or (n_samples,)
-        Candidates in any form that ``fit`` takes.
+        Candidates in any form that ``fit`` takes, graded or not.
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     truth : array-like of shape (n_samples,), default=None
@@ -296,7 +297,7 @@ def candidate_report(
     all           3      2          3      0.67
     """
     labels = {"y_pred": y_pred} if truth is None else {"y_pred": y_pred, "truth": truth}
-    classes, candidates, columns = read_labels(y_candidates, classes, **labels)
+    classes, candidates, columns = read_labels(split_grades(y_candidates)[0], classes, **labels)
     n_samples, n_classes = candidates.shape
     predicted, covered = columns[0], covers(candidates, columns[0])
 

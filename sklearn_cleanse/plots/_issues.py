@@ -93,7 +93,7 @@ class IssuesDisplay:
         ]
         self.ax_.set_yticks(places, names)
         self.ax_.invert_yaxis()
-        self.ax_.set(xlim=(0, 1), xlabel="probability that the candidates are wrong")
+        self.ax_.set(xlim=(0, 1), xlabel="belief that the candidates are wrong")
         self.ax_.grid(axis="x", alpha=0.25)
         self.ax_.spines[["top", "right"]].set_visible(False)
         if len(shown):
@@ -108,4 +108,16 @@ class IssuesDisplay:
             )
         else:
             self.ax_.text(0.5, 0.5, "no issue found", transform=self.ax_.transAxes, ha="center")
+        pairs = self.issues.attrs.get("labels_alike", [])
+        if pairs:
+            named = ", ".join(f"{a} and {b}" for a, b, _ in pairs[:3])
+            more = ", …" if len(pairs) > 3 else ""
+            self.ax_.text(
+                0,
+                -0.6 / self.figure_.get_figheight() - 0.08,
+                f"labels that the features do not tell apart: {named}{more}",
+                transform=self.ax_.transAxes,
+                va="top",
+                fontsize="small",
+            )
         return self
