@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -113,13 +112,22 @@ class PartialLabelMixin(ClassifierMixin):
         # Plain labels are sets of one, for which the covering rate is the accuracy.
         return covering_rate(y, predicted, classes=self.classes_, sample_weight=sample_weight)
 
-    def _to_prior(self, log_proba):
-        """Turn log-probabilities into those under the class shares that are asked for."""
-        if self.class_prior is None:
-            return log_proba
-        with np.errstate(divide="ignore"):  # a class that does not occur
-            target = np.log(check_class_prior(self.class_prior, self.classes_))
-        return log_softmax(log_proba + target - np.log(self.class_shares_), axis=1)
+    @property
+    def class_shares_(self):
+        """Estimated share of each class among the training rows."""
+        if getattr(self, "_class_mass", None) is None:
+            raise AttributeError(f"{type(self).__name__} has no class_shares_")
+        rows = self._class_mass + (self._class_mass > 0)
+        return rows / rows.sum()
+
+    def _prior_odds(self):
+        """Return by how much the shares that are asked for exceed those of the training rows."""
+        shares = check_class_prior(self.class_prior, self.classes_)
+        own = self.class_shares_
+        if isinstance(self.class_prior, str):
+            shares = (own > 0) / (own > 0).sum()
+        # Training rows say nothing about a class that is nobody's candidate: it stays as it is.
+        return np.divide(shares, own, out=np.ones(len(own)), where=own > 0)
 
     def disambiguate(self, X, y, return_proba=False):
         """Return the most likely candidate of each sample.
@@ -181,8 +189,8 @@ class PartialLabelMixin(ClassifierMixin):
                 "from one; pickle it"
             )
         common = {"classes": self.classes_, "n_features_in": self.n_features_in_}
-        for name in ("feature_names_in", "class_shares"):
-            common[name] = getattr(self, f"{name}_", None)
+        common["feature_names_in"] = getattr(self, "feature_names_in_", None)
+        common["class_mass"] = getattr(self, "_class_mass", None)
         state = {**common, **self._state()}
         write(path, type(self).__name__, self._params_to_save(), state)
         return self
@@ -193,8 +201,8 @@ class PartialLabelMixin(ClassifierMixin):
             params["device"] = str(self.device)
         if isinstance(params.get("random_state"), np.random.RandomState):
             params["random_state"] = None
-        if isinstance(params.get("class_prior"), np.ndarray):
-            params["class_prior"] = params["class_prior"].tolist()
+        if not isinstance(params.get("class_prior"), (str, type(None))):
+            params["class_prior"] = _in_order(self.class_prior, self.classes_).tolist()
         return params
 
     def _restore(self, file: ModelFile):
@@ -206,32 +214,70 @@ class PartialLabelMixin(ClassifierMixin):
             self.feature_names_in_ = file.labels("feature_names_in")
             if len(self.feature_names_in_) != self.n_features_in_:
                 raise ValueError(f"feature_names_in are not {self.n_features_in_}")
-        if file.has("class_shares"):
-            self.class_shares_ = file.array("class_shares", "f", (len(self.classes_),))
-            if not (self.class_shares_ > 0).all():
-                raise ValueError("class_shares are not all above zero")
+        if file.has("class_mass"):
+            self._class_mass = file.array("class_mass", "f", (len(self.classes_),))
+            if not ((self._class_mass >= 0).all() and self._class_mass.any()):
+                raise ValueError("class_mass has a negative number, or none above zero")
 
 
 def check_class_prior(class_prior, classes) -> np.ndarray | None:
     """Return the shares of the classes, None if none are asked for, or raise."""
     if class_prior is None:
         return None
-    n_classes = len(classes)
     if isinstance(class_prior, str) and class_prior == "uniform":
-        return np.full(n_classes, 1 / n_classes)
-    shares = np.asarray(class_prior, dtype=float)
-    if shares.shape != (n_classes,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
-        raise ValueError(
-            f"class_prior is {class_prior!r}; it must be None, 'uniform', or {n_classes} numbers, "
-            "none of them negative, one per class in the order of classes_"
-        )
+        return np.full(len(classes), 1 / len(classes))
+    shares = _in_order(class_prior, classes)
     return shares / shares.sum()
 
 
-def smooth_shares(proba) -> np.ndarray:
-    """Return the share of each class, as if each had one row more than it is believed to have."""
-    n_samples, n_classes = proba.shape
-    return (np.asarray(proba.sum(axis=0)).ravel() + 1.0) / (n_samples + n_classes)
+def _in_order(class_prior, classes) -> np.ndarray:
+    """Return a number per class, in the order of the classes: a dict or a Series names them."""
+    given = class_prior.to_dict() if hasattr(class_prior, "to_dict") else class_prior
+    if isinstance(given, dict):
+        if len(given) < len(class_prior):
+            raise ValueError("class_prior names a class more than once; it must name each once")
+        names = classes.tolist()
+        said = [f"names {label!r}, which is no class" for label in given if label not in names][:1]
+        said += [f"has no share for {label!r}" for label in names if label not in given][:1]
+        if said:
+            raise ValueError(
+                f"class_prior {' and '.join(said)}; a dict or a Series must name each of classes_ "
+                "once. A list or an array is taken in their order"
+            )
+        given = [given[label] for label in names]
+    try:
+        shares = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        shares = np.empty(0)
+    in_range = shares.shape == (len(classes),) and (shares >= 0).all()
+    if not (in_range and 0 < shares.sum() < np.inf):
+        raise ValueError(
+            f"class_prior is {class_prior!r}; it must be None, 'uniform', or {len(classes)} "
+            "numbers, none of them negative, one per class: a dict or a Series by label, anything "
+            "else in the order of classes_"
+        )
+    return shares
+
+
+def class_mass(proba, candidates, sample_weight=None) -> np.ndarray:
+    """Return how many rows each class is believed to have: 0 for one that is nobody's candidate.
+
+    Parameters
+    ----------
+    proba : {ndarray, csr_array} of shape (n_samples, n_classes)
+        Belief in each label.
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+    sample_weight : ndarray of shape (n_samples,), default=None
+        How many rows each counts for.
+
+    Returns
+    -------
+    mass : ndarray of shape (n_classes,)
+    """
+    weight = np.ones(proba.shape[0]) if sample_weight is None else sample_weight
+    known = np.asarray(candidates.T @ weight).ravel() > 0
+    # A candidate that nobody believes in is known all the same.
+    return np.where(known, np.maximum(proba.T @ weight, 1e-9), 0.0)
 
 
 def content_rank(X: np.ndarray | SparseRows, candidates: sp.csr_array) -> np.ndarray:

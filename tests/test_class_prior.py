@@ -1,11 +1,16 @@
 """Predictions for other class shares than those of the training rows."""
 
+import pickle
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
 from sklearn.metrics import balanced_accuracy_score
 
-from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier, load
 from sklearn_cleanse.datasets import long_tail_rows, make_candidates
 from sklearn_cleanse.metrics import balanced_truth_scorer, truth_scorer
 
@@ -27,14 +32,14 @@ def tail():
 
 
 @pytest.fixture(params=MODELS, scope="module")
-def model(request, tail):
+def fitted(request, tail):
     return MODELS[request.param].fit(*tail[:2])
 
 
-@pytest.fixture(autouse=True)
-def no_prior(model):
-    yield
-    model.set_params(class_prior=None)
+@pytest.fixture
+def model(fitted):
+    yield fitted
+    fitted.set_params(class_prior=None)
 
 
 def test_shares_are_those_of_the_training_rows(model, tail):
@@ -88,3 +93,116 @@ def test_balanced_accuracy_is_a_scorer(model, tail):
         found = balanced_truth_scorer(model, X_new[rows], S, truth=y_new[rows])
         assert found == pytest.approx(expected)
     assert truth_scorer(model, X_new, y_new, truth=y_new) != found
+
+
+def _small(model):
+    return clone(MODELS[model]).set_params(class_prior=None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("column", [None, "empty"])
+def test_own_shares_change_nothing(name, column):
+    X, y = load_iris(return_X_y=True)
+    S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
+    if column == "empty":
+        S = np.hstack([S, np.zeros((len(S), 1), dtype=S.dtype)])
+    model = _small(name).fit(X, S)
+    before = model.predict_proba(X)
+    model.set_params(class_prior=model.class_shares_)
+    np.testing.assert_allclose(model.predict_proba(X), before, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_uniform_leaves_a_class_without_candidates_out(name):
+    rng = np.random.RandomState(0)
+    n = 20_000 if name == "kernel" else 2_000
+    y = rng.randint(2, size=n)
+    X = y[:, None] + rng.normal(size=(n, 2))
+    S = np.column_stack([y == 0, y == 1, np.zeros(n, dtype=bool)])
+    model = _small(name)
+    model.set_params(**({"n_landmarks": 30} if name == "kernel" else {"max_epochs": 2}))
+    model.fit(X, S)
+    assert model.class_shares_[2] == 0
+    before = model.predict(X[:2000])
+    model.set_params(class_prior="uniform")
+    after = model.predict(X[:2000])
+    assert 2 not in after
+    assert (after == before).mean() > 0.97
+
+
+def test_uniform_gives_the_kernel_a_rare_class_only_where_it_is():
+    rng = np.random.RandomState(0)
+    y = np.where(np.arange(5000) < 10, 2, rng.randint(2, size=5000))
+    X = np.eye(3)[y] + 0.2 * rng.normal(size=(5000, 3))
+    model = CleanSEKernelClassifier(n_landmarks=100, class_prior="uniform", random_state=0)
+    predicted = model.fit(X, y).predict(X)
+    assert ((predicted == 2) & (y != 2)).mean() < 0.05
+
+
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_named_shares_are_taken_by_label(kind, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b", "c"])[y]
+    model = CleanSEKernelClassifier(class_prior=[0.1, 0.2, 0.7]).fit(X, names)
+    expected = model.predict_proba(X)
+    model.set_params(class_prior=kind({"c": 7, "a": 1, "b": 2}))
+    np.testing.assert_allclose(model.predict_proba(X), expected)
+    again = load(model.save(tmp_path / "model") and tmp_path / "model")
+    assert again.class_prior == [1, 2, 7]
+    np.testing.assert_allclose(again.predict_proba(X), expected)
+    clone(model).fit(X, names)
+    for given, said in [
+        ({"a": 1, "b": 2, "d": 7}, "names 'd', which is no class and has no share for 'c'"),
+        ({"a": 1, "b": 2}, "has no share for 'c'"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            model.set_params(class_prior=kind(given)).predict(X)
+
+
+def test_a_series_that_names_a_class_twice_is_refused():
+    prior = pd.Series([1, 1, 1], index=[0, 1, 1])
+    with pytest.raises(ValueError, match="more than once"):
+        CleanSEKernelClassifier(class_prior=prior).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("prior", ["foo", ["a", "b"], {0: "a", 1: 1}])
+def test_words_are_no_shares(prior):
+    model = CleanSEKernelClassifier().fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ValueError, match=r"class_prior is .*; it must be None, 'uniform'"):
+        model.set_params(class_prior=prior).predict([[0.0]])
+
+
+@pytest.mark.parametrize("name", ["cleanse", "cc"])
+def test_shares_weigh_rows(name):
+    X, y = load_iris(return_X_y=True)
+    model = _small(name).set_params(max_epochs=1)
+    for weight in (np.array([4, 1, 0])[y], np.array([4.0, 1.0, 0.0])[y] / 3):
+        found = model.fit(X, y, sample_weight=weight).class_shares_
+        np.testing.assert_allclose(found, [0.8, 0.2, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["cleanse", "cc"])
+def test_shares_add_up_over_calls(name, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = _small(name)
+    for label in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the optimiser's state is not kept
+            model.partial_fit(X[y == label], y[y == label], classes=[0, 1, 2])
+        model = load(model.save(tmp_path / "model") and tmp_path / "model")
+        model = pickle.loads(pickle.dumps(model.drop_training_state()))
+    np.testing.assert_allclose(model.class_shares_, [1 / 3] * 3, atol=1e-6)
+    model.fit(X[y < 2], np.eye(3)[y[y < 2]].astype(bool))
+    np.testing.assert_allclose(model.class_shares_, [0.5, 0.5, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["kernel", "cleanse"])
+def test_shares_look_outside_sets_that_may_be_wrong(name):
+    X, y = load_iris(return_X_y=True)
+    wrong = (y == 2) & (np.arange(len(y)) % 5 < 2)
+    labels = np.where(wrong, 0, y)
+    shares = {}
+    for noise in (0.0, 0.15):
+        shares[noise] = _small(name).set_params(noise=noise).fit(X, labels).class_shares_
+    np.testing.assert_allclose(shares[0.0], np.bincount(labels) / len(y), atol=0.02)
+    assert abs(shares[0.15][2] - 1 / 3) < 0.6 * abs(shares[0.0][2] - 1 / 3)

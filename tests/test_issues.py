@@ -24,12 +24,15 @@ from sklearn_cleanse import (
     CleanSEKernelClassifier,
     PartialLabelClassifier,
     find_candidate_issues,
+    load,
 )
 from sklearn_cleanse._rows import row_keys
 from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.candidates._grades import label_odds
 from sklearn_cleanse.datasets import make_candidates
 from sklearn_cleanse.issues import _disjoint_twins
 from sklearn_cleanse.votes import estimate_noise, kernel_votes, make_ridge
+from sklearn_cleanse.votes._kernel_votes import outside_odds
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +249,56 @@ def test_a_training_that_goes_on_reckons_with_wrong_sets(digits):
     assert model.n_iter_ == 4
     assert model.noise_ == 0.2
     assert model.candidate_proba_.shape == S.shape
+
+
+def test_the_noise_is_a_fact_of_the_fit(digits, tmp_path):
+    X, S, _ = digits
+    model = CleanSEClassifier(noise=0.2, kernel_share=0.0, max_epochs=1, random_state=0).fit(X, S)
+    assert model.drop_training_state().noise_ == 0.2
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").noise_ == 0.2
+    some = CleanSEClassifier(noise=0.3, random_state=0).partial_fit(X, S)
+    assert some.noise_ == 0.3
+    some.set_params(noise=0.0).partial_fit(X, S)
+    assert some.noise_ == 0
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_labels_outside_start_with_the_share_of_wrong_sets(graded):
+    S = torch.zeros(1, 10, dtype=torch.bool)
+    S[:, :5] = True
+    grades = torch.ones(1, 10)
+    if graded:
+        grades[:, 1:5] = 0.05
+    odds = outside_odds(S.double(), 0.2, grades)
+    belief = torch.where(S, grades, odds)
+    assert float(belief[~S].sum() / belief.sum()) == pytest.approx(0.2)
+    marks = sp.csr_array((grades * S).numpy())
+    belief = label_odds(sp.csr_array(S.numpy()), 0.2, marks if graded else None).toarray()
+    assert belief[:, 5:].sum() / belief.sum() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("make", [CleanSEKernelClassifier, CleanSEClassifier])
+def test_grades_do_not_add_noise(make, digits):
+    X, S, _ = digits
+    grades = np.where(S, 0.1, 0.0)
+    grades[np.arange(len(S)), S.argmax(axis=1)] = 1.0
+    fast = {} if make is CleanSEKernelClassifier else {"max_epochs": 1}
+    model = make(noise=0.2, graded=True, random_state=0, **fast).fit(X, grades)
+    assert model.noise_ == 0.2
+    assert (model.candidate_proba_[~S] == 0).all()
+    if make is CleanSEKernelClassifier:
+        assert model.label_proba_[~S].sum() / len(S) < 0.4
+
+
+def test_noise_goes_with_early_stopping_and_weights(digits):
+    X, S, _ = digits
+    weight = np.linspace(0, 1, len(X))
+    model = CleanSEClassifier(noise=0.2, early_stopping=True, max_epochs=2, random_state=0)
+    model.fit(X, S, sample_weight=weight)
+    assert model.noise_ == 0.2
+    assert model.class_shares_.sum() == pytest.approx(1)
+    assert (model.candidate_proba_[~S] == 0).all()
 
 
 def test_noise_needs_kernel_votes(digits):

@@ -14,7 +14,8 @@ from sklearn_cleanse.metrics import candidate_temperature, expected_calibration_
 
 
 def main(names, kinds, data_home):
-    print(f"{'set':<10}{'candidates':<12}{'T':>6}{'before':>9}{'after':>8}{'by labels':>11}")
+    numbers = f"{'dependence_':>12}{'T':>6}{'before':>9}{'after':>8}{'by labels':>11}"
+    print(f"{'set':<10}{'candidates':<12}{numbers}")
     for name in names:
         X, y, X_rest, y_rest = ordinary_sets.split(*ordinary_sets.load(name, data_home), seed=0)
         n = len(X) * 5 // 8
@@ -29,10 +30,8 @@ def main(names, kinds, data_home):
                 for t in (1.0, ours, best)
             ]
             before, after, by_labels = errors
-            print(
-                f"{name:<10}{kind:<12}{ours:>6.2f}{before:>9.3f}{after:>8.3f}{by_labels:>11.3f}",
-                flush=True,
-            )
+            numbers = f"{ours:>6.2f}{before:>9.3f}{after:>8.3f}{by_labels:>11.3f}"
+            print(f"{name:<10}{kind:<12}{model.dependence_:>12.2f}{numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -134,3 +134,29 @@ def widen_grades(grades: sp.csr_array | None, candidates: sp.csr_array) -> sp.cs
     values = np.asarray(grades[rows, candidates.indices]).ravel()
     entries = np.where(values > 0, values, 1.0), candidates.indices, candidates.indptr
     return sp.csr_array(entries, shape=candidates.shape)
+
+
+def label_odds(
+    candidates: sp.csr_array, noise: float, grades: sp.csr_array | None = None
+) -> sp.csr_array:
+    """Return the odds of each label, candidate or not, where sets may be wrong.
+
+    Parameters
+    ----------
+    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+    noise : float in (0, 1)
+        Share of the rows whose label is no candidate.
+    grades : csr_array of shape (n_samples, n_classes), default=None
+        Odds of the candidates. Even odds if None.
+
+    Returns
+    -------
+    odds : csr_array of shape (n_samples, n_classes)
+        An entry for each label: the grade of a candidate; the other labels share evenly what the
+        noise leaves them.
+    """
+    inside = candidates.toarray()
+    odds = inside.astype(float) if grades is None else grades.toarray()
+    n_outside = (~inside).sum(axis=1, keepdims=True)
+    share = noise / (1 - noise) * odds.sum(axis=1, keepdims=True) / np.maximum(n_outside, 1)
+    return sp.csr_array(np.where(inside, odds, share))

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -21,13 +22,13 @@ from .._rows import SparseRows, refuse_text
 from ..base import (
     PartialLabelMixin,
     check_class_prior,
+    class_mass,
     content_rank,
     refuse_truth,
-    smooth_shares,
     unchanged_on_error,
 )
 from ..candidates import candidate_softmax, check_graded, check_index
-from ..candidates._grades import regrade, widen_grades
+from ..candidates._grades import label_odds, regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
@@ -65,10 +66,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
-    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+    class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
         Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
-        Votes, `disambiguate` and ``candidate_proba_`` are as without.
+        rows, or rare classes matter as much as others: "uniform". A dict or a Series is taken by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`; those of
+        ``class_shares_`` change nothing. Votes, `disambiguate` and ``candidate_proba_`` are as
+        without.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -124,7 +127,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     class_shares_ : ndarray of shape (n_classes,)
-        Estimated share of each class among the training rows, as if each had one row more.
+        Estimated share of each class among all training rows, of `partial_fit` too, as if each
+        had one row more; 0 for a class that is nobody's candidate, whose probability no
+        ``class_prior`` changes.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
@@ -171,7 +176,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "scaling": [StrOptions({"auto", *SCALINGS}), list, tuple, None],
-        "class_prior": ["array-like", StrOptions({"uniform"}), None],
+        "class_prior": ["array-like", dict, StrOptions({"uniform"}), None],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "lr": [Interval(Real, 0, None, closed="neither")],
@@ -362,6 +367,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         _net.check_callbacks(self.callbacks)
         callbacks = [("progress", _net.Progress())] if self.verbose else []
         used, weight = self._use_weights(sample_weight, X)
+        row_weight = np.bincount(used, minlength=len(X)) if weight is None else weight
+        row_weight = row_weight * (len(used) / row_weight.sum())
         rank = content_rank(X, candidates if grades is None else grades)
         if self.early_stopping:
             used, out = self._hold_out(rank, used, random)
@@ -418,8 +425,15 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._calibration_ = training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
-        self._candidate_proba = regrade(self._training_proba(X, candidates, used, scores), grades)
-        self.class_shares_ = smooth_shares(self._candidate_proba)
+        self._noise = 0.0 if kernel is None else kernel.noise
+        belief = self._training_proba(X, candidates, used, scores)
+        self._candidate_proba = belief = regrade(belief, grades)
+        if self._noise:  # a label outside may be the true one
+            odds = label_odds(candidates, self._noise, grades)
+            belief = regrade(self._training_proba(X, odds.astype(bool), used, scores), odds)
+        mass = class_mass(belief, candidates, row_weight)
+        goes_on = epochs is None and not reset  # partial_fit, which has seen other rows before
+        self._class_mass = mass + self._class_mass if goes_on else mass
         self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
@@ -630,7 +644,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             Finite even where the probability itself would be rounded to zero.
         """
         check_is_fitted(self, "net_")
-        return self._to_prior(self._log_proba_of(self._check_X(X, reset=False)))
+        log_proba = self._log_proba_of(self._check_X(X, reset=False))
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class whose share is set to 0
+            return log_softmax(log_proba + np.log(self._prior_odds()), axis=1)
 
     def predict_proba(self, X):
         """Return the probability of each class.

@@ -158,10 +158,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
-    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+    class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
         Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
-        Votes, `disambiguate` and ``candidate_proba_`` are as without.
+        rows, or rare classes matter as much as others: "uniform". A dict or a Series is taken by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`; those of
+        ``class_shares_`` change nothing. Votes, `disambiguate` and ``candidate_proba_`` are as
+        without.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -195,7 +197,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         prior is worth a fixed number of rows.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their approximated accuracy, which needs candidates
-        only, no longer grows, and keep the best epoch's weights.
+        only, no longer grows, and keep the best epoch's weights. It takes the sets of these rows
+        at their word, whatever the ``noise``: wrong ones lower the scores of all epochs alike.
     validation_fraction : float, default=0.1
         Share of rows held out by ``early_stopping``.
     n_iter_no_change : int, default=20
@@ -217,7 +220,9 @@ class CleanSEClassifier(PartialLabelClassifier):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     class_shares_ : ndarray of shape (n_classes,)
-        Estimated share of each class among the training rows, as if each had one row more.
+        Estimated share of each class among all training rows, of `partial_fit` too, as if each
+        had one row more; 0 for a class that is nobody's candidate, whose probability no
+        ``class_prior`` changes.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Confidence in each candidate of the training rows; sparse if the candidates were.
     history_ : list of dict
@@ -488,7 +493,7 @@ class CleanSEClassifier(PartialLabelClassifier):
     def noise_(self):
         """Share of wrong candidate sets that was reckoned with."""
         check_is_fitted(self, "net_")
-        return 0.0 if self._kernel is None else self._kernel.noise
+        return self._noise
 
     def _kernel_fact(self, name, shown=None):
         check_is_fitted(self, "net_")

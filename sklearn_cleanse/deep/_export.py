@@ -19,7 +19,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..base import check_class_prior
 from ..scaling import ScaledNetwork, Scaling, Views
 from ..votes import KernelModel
 from ..votes._kernel_model import PROBABILITY_FLOOR
@@ -270,8 +269,9 @@ def portable(estimator) -> PortableModel:
         From raw features, in double precision, to probabilities.
     """
     network = copy.deepcopy(estimator.net_.module_).cpu()
-    shares = check_class_prior(estimator.class_prior, estimator.classes_)
-    odds = None if shares is None else torch.from_numpy(shares / estimator.class_shares_)
+    odds = None
+    if estimator.class_prior is not None:
+        odds = torch.from_numpy(estimator._prior_odds())
     return PortableModel(network, estimator._kernel, estimator._kernel_share(), odds).eval()
 
 

@@ -174,6 +174,7 @@ def training_state(estimator) -> dict:
         "sparse_candidates": estimator._sparse_candidates,
         "history": estimator.history_,
         "interrupted": estimator.interrupted_,
+        "noise": float(estimator._noise),
     }
 
 
@@ -199,6 +200,9 @@ def training_from_file(estimator, file: ModelFile) -> dict:
     proba = None
     if file.has("candidate_proba"):
         proba = file.sparse("candidate_proba", None, len(estimator.classes_))
+    noise = file.value("noise", float)
+    if not 0 <= noise < 1:
+        raise ValueError(f"noise is {noise}")
     history = file.value("history", list)
     if not all(isinstance(epoch, dict) for epoch in history):
         raise ValueError("history is no list of epochs")
@@ -209,6 +213,7 @@ def training_from_file(estimator, file: ModelFile) -> dict:
         "history_": history,
         "n_iter_": len(history),
         "interrupted_": file.value("interrupted", bool),
+        "_noise": noise,
         "_sample_shape": sample_shape,
         "_candidate_proba": proba,
         "_sparse_candidates": file.value("sparse_candidates", bool),

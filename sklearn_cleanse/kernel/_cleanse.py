@@ -18,10 +18,10 @@ from .._rows import SparseRows, refuse_text
 from ..base import (
     PartialLabelMixin,
     check_class_prior,
+    class_mass,
     content_rank,
     first_equals,
     refuse_truth,
-    smooth_shares,
     unchanged_on_error,
 )
 from ..candidates import check_graded, check_index
@@ -62,10 +62,12 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         0 mark candidates, and their ratios within a row are the odds of each before features are
         looked at, such as the votes of annotators
         (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
-    class_prior : "uniform", array-like of shape (n_classes,) or None, default=None
+    class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
         Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". It may be changed after `fit`.
-        Votes, `disambiguate` and ``candidate_proba_`` are as without.
+        rows, or rare classes matter as much as others: "uniform". A dict or a Series is taken by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`; those of
+        ``class_shares_`` change nothing. Votes, `disambiguate` and ``candidate_proba_`` are as
+        without.
     max_iter : int, default=20
         Most rounds of votes.
     max_memory : float, default=8.0
@@ -80,7 +82,9 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     class_shares_ : ndarray of shape (n_classes,)
-        Estimated share of each class among the training rows, as if each had one row more.
+        Estimated share of each class among the training rows, as if each had one
+        row more; 0 for a class that is nobody's candidate, whose probability no ``class_prior``
+        changes.
     candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
         Votes on the training rows: the confidence in each candidate. Sparse if the candidates were.
     left_out_proba_ : ndarray of shape (n_samples, n_classes)
@@ -134,7 +138,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "graded": ["boolean"],
-        "class_prior": ["array-like", StrOptions({"uniform"}), None],
+        "class_prior": ["array-like", dict, StrOptions({"uniform"}), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
         "device": [str, torch.device],
@@ -229,11 +233,12 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             if grades is not None:
                 self.candidate_proba_ = self.candidate_proba_ * grades.toarray()
                 self.candidate_proba_ /= self.candidate_proba_.sum(axis=1, keepdims=True)
-            self.class_shares_ = smooth_shares(self.candidate_proba_)
             if sp.issparse(y):
                 self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
             self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
             self.label_proba_ = votes.proba.numpy()[back]
+            belief = self.label_proba_ if votes.noise else self.candidate_proba_
+            self._class_mass = class_mass(belief, candidates)
             self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
             self.noise_, self.n_iter_ = votes.noise, votes.n_rounds
         return self
@@ -313,7 +318,8 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         log_proba : ndarray of shape (n_samples, n_classes)
         """
-        return np.log(self.predict_proba(X))
+        with np.errstate(divide="ignore"):  # a class whose share is set to 0
+            return np.log(self.predict_proba(X))
 
     def predict_proba(self, X):
         """Return the probability of each class.
@@ -329,12 +335,15 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             Columns in the order of ``classes_``. They rank well, and are underconfident.
         """
         X = self._check_X(X)
-        proba = self.model_.normalize(self.model_.scores(X)).numpy()
+        scores = self.model_.scores(X)
         if self.class_prior is None:
-            return proba
-        # Scores are regressed on shares of votes, and too flat to be divided by class shares. Votes
-        # take their squares, and so does this.
-        return np.exp(self._to_prior(2 * np.log(proba)))
+            return self.model_.normalize(scores).numpy()
+        # A vote is the square of a score, so a score takes the root of the odds; scores of a rare
+        # class scatter as the root of its share. Too small ones are raised afterwards only, as that
+        # would be multiplied too.
+        odds = self._prior_odds()
+        proba = self.model_.normalize(scores * torch.from_numpy(odds).sqrt()).numpy() * (odds > 0)
+        return proba / proba.sum(axis=1, keepdims=True)
 
     def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""

@@ -137,10 +137,11 @@ def kernel_votes(
     tensor([0, 0, 0, 1, 1, 1])
     """
     if noise == "auto":
-        noise = estimate_noise(ridge, candidates, count_strength=count_strength)
+        noise = estimate_noise(ridge, candidates, count_strength=count_strength, grades=grades)
     noise = float(noise)
     S = candidates.to(ridge.dtype)
-    P = S + (1 - S) * outside_odds(S, noise)
+    odds = outside_odds(S, noise, grades) if noise else None
+    P = S if odds is None else S + (1 - S) * odds
     P = regrade_votes(P / P.sum(dim=1, keepdim=True), grades)
     first_shares = P.mean(dim=0)
     measures = count_strength == "auto"
@@ -158,7 +159,7 @@ def kernel_votes(
         Q = ridge.left_out(P)
         log_shares = _log_shares(first_shares, shares) * (not off)
         log_rates = _log_rates(S, Q)
-        previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, noise)
+        previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, odds)
         P = regrade_votes(P, grades)
         if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
             break
@@ -167,12 +168,17 @@ def kernel_votes(
 
 
 def estimate_noise(
-    ridge: ExactRidge | LandmarkRidge, candidates: Tensor, *, count_strength: float | str = "auto"
+    ridge: ExactRidge | LandmarkRidge,
+    candidates: Tensor,
+    *,
+    count_strength: float | str = "auto",
+    grades: Tensor | None = None,
 ) -> float:
     """Estimate the share of rows whose label is not among their candidates, without true labels.
 
     Of the rows that all other rows are surest of, it is the share whose candidates do not include
-    the label that these name: a row's own set has no say in how sure the others are.
+    the label that these name: a row's own set has no say in how sure the others are. Where even
+    these are often mistaken, as with classes that overlap widely, it is too high.
 
     Parameters
     ----------
@@ -182,6 +188,8 @@ def estimate_noise(
         The rows' candidates.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly counts weigh votes, as for `kernel_votes`.
+    grades : Tensor of shape (n_samples, n_classes), default=None
+        Odds of each candidate beforehand, as for `kernel_votes`.
 
     Returns
     -------
@@ -204,7 +212,12 @@ def estimate_noise(
     noise = _FIRST_NOISE
     for _ in range(4):
         votes = kernel_votes(
-            ridge, candidates, count_strength=count_strength, noise=noise, max_rounds=_WARM_UP + 4
+            ridge,
+            candidates,
+            count_strength=count_strength,
+            noise=noise,
+            max_rounds=_WARM_UP + 4,
+            grades=grades,
         )
         previous, noise = noise, missed_rate(votes.left_out, candidates)
         if noise == 0 or abs(noise - previous) < 0.01:
@@ -227,7 +240,7 @@ def votes_from_scores(
     log_shares: Tensor,
     log_rates: Tensor,
     strength: float,
-    noise: float = 0.0,
+    odds: Tensor | None = None,
 ) -> Tensor:
     """Turn what others say of rows into votes for their candidates.
 
@@ -241,8 +254,8 @@ def votes_from_scores(
         As in `KernelVotes`.
     strength : float
         How strongly the set's likelihood counts.
-    noise : float, default=0.0
-        Share of the rows whose label is outside their candidates.
+    odds : Tensor of shape (n_samples, 1), default=None
+        Odds of each label outside a set, see `outside_odds`. None if sets are right.
 
     Returns
     -------
@@ -251,19 +264,24 @@ def votes_from_scores(
     """
     logits = 2 * scores.clamp(min=FLOOR).log() + log_shares
     if strength:
-        if noise:  # that a row's label is missing is said by the odds below
+        if odds is not None:  # that a row's label is missing is said by the odds below
             log_rates = log_rates.clone()
             log_rates[1].diagonal().zero_()
         logits = logits + SET_POWER * strength * _likelihood(candidates, log_rates)
-    odds = outside_odds(candidates, noise).log()  # -inf without noise
-    return torch.where(candidates == 0, logits + odds, logits).softmax(dim=1)
+    outside = -torch.inf if odds is None else logits + odds.log()
+    return torch.where(candidates == 0, outside, logits).softmax(dim=1)
 
 
-def outside_odds(candidates: Tensor, noise: float) -> Tensor:
-    """Return the odds of a label outside the set against a candidate: each side shares evenly."""
-    n_inside = candidates.sum(dim=1, keepdim=True)
-    n_outside = (candidates.shape[1] - n_inside).clamp(min=1)
-    return noise / (1 - noise) * n_inside / n_outside
+def outside_odds(candidates: Tensor, noise: float, grades: Tensor | None = None) -> Tensor:
+    """Return the odds of each label outside the set, (n_samples, 1), against a candidate's of one.
+
+    The labels outside share evenly, and together have the noise's part of the row. Candidates have
+    the odds ``grades``, of the same shape, if these are given.
+    """
+    marks = candidates if grades is None else candidates * grades.to(candidates.dtype)
+    inside = marks.sum(dim=1, keepdim=True)
+    n_outside = (candidates == 0).sum(dim=1, keepdim=True).clamp(min=1)
+    return noise / (1 - noise) * inside / n_outside
 
 
 def regrade_votes(votes: Tensor, grades: Tensor | None) -> Tensor:
