@@ -399,5 +399,5 @@ def test_labels_alike_are_told_below_the_issues(blobs):
     X, _, y = blobs
     issues = find_candidate_issues(X, y)
     issues.attrs["labels_alike"] = [("ant", "emmet", 0.9)]
-    said = [text.get_text() for text in IssuesDisplay.from_issues(issues, n_rows=2).ax_.texts]
-    assert "labels that the features do not tell apart: ant and emmet" in said
+    display = IssuesDisplay.from_issues(issues, n_rows=2)
+    assert display.ax_.get_xlabel().endswith("do not tell apart: ant and emmet")

@@ -93,7 +93,7 @@ class IssuesDisplay:
         ]
         self.ax_.set_yticks(places, names)
         self.ax_.invert_yaxis()
-        self.ax_.set(xlim=(0, 1), xlabel="belief that the candidates are wrong")
+        self.ax_.set(xlim=(0, 1), xlabel="belief that the candidates are wrong" + _alike(shown))
         self.ax_.grid(axis="x", alpha=0.25)
         self.ax_.spines[["top", "right"]].set_visible(False)
         if len(shown):
@@ -108,16 +108,13 @@ class IssuesDisplay:
             )
         else:
             self.ax_.text(0.5, 0.5, "no issue found", transform=self.ax_.transAxes, ha="center")
-        pairs = self.issues.attrs.get("labels_alike", [])
-        if pairs:
-            named = ", ".join(f"{a} and {b}" for a, b, _ in pairs[:3])
-            more = ", …" if len(pairs) > 3 else ""
-            self.ax_.text(
-                0,
-                -0.6 / self.figure_.get_figheight() - 0.08,
-                f"labels that the features do not tell apart: {named}{more}",
-                transform=self.ax_.transAxes,
-                va="top",
-                fontsize="small",
-            )
         return self
+
+
+def _alike(issues) -> str:
+    """Return a line on labels that the features do not tell apart, empty if there are none."""
+    pairs = [f"{a} and {b}" for a, b, _ in issues.attrs.get("labels_alike", [])]
+    if not pairs:
+        return ""
+    more = ", …" if len(pairs) > 3 else ""
+    return f"\nlabels that the features do not tell apart: {', '.join(pairs[:3])}{more}"
