@@ -1,6 +1,6 @@
 """
-Which labels are doubtful?
-==========================
+Fifty labels worth a look
+=========================
 
 **The problem.** You have labels, and some are wrong. Looking at all of them again would take a
 week; looking at fifty takes an hour. Which fifty?

@@ -3,16 +3,16 @@ A hundred thousand rows
 =======================
 
 **The problem.** All other rows vote on each row, and comparing all rows with each other takes
-time that grows with the cube of their number. A hundred thousand rows would need weeks, and 80
-GB. They need neither: from 5,000 rows on, a thousand rows drawn at random stand for all
+time that grows with the cube of their number. A hundred thousand rows would need about a day, and
+80 GB. They need neither: from 5,000 rows on, a thousand rows drawn at random stand for all
 (*landmarks*), and time and memory grow in proportion to the data.
 """
 
 # %%
 # The data
 # --------
-# Eight classes in 20 dimensions, each of several clusters. A row has two candidates on average,
-# one row in ten is clean for certain.
+# Eight classes in 20 dimensions, each of several clusters. A row has between two and three
+# candidates on average, one row in ten is clean for certain.
 import time
 
 import matplotlib.pyplot as plt
@@ -42,7 +42,7 @@ print(f"{len(X):,} rows, {S.sum(axis=1).mean():.1f} candidates each, {X.nbytes /
 # --------
 # The same call for all sizes. ``n_landmarks="auto"`` compares all rows with each other up to
 # 5,000 of them, and takes 1,000 landmarks beyond.
-rows = [1_000, 4_000, 20_000, 100_000]
+rows = [1_000, 10_000, 100_000]
 seconds, accuracy = [], []
 for n in rows:
     began = time.process_time()
@@ -61,7 +61,7 @@ time_ax.loglog(rows, seconds, "o-", color="#D55E00", lw=2)
 steady = seconds[-1] * np.array(rows) / rows[-1]
 time_ax.loglog(rows, steady, ":", color="#777777", label="in proportion to the rows")
 for n, value in zip(rows, seconds, strict=True):
-    time_ax.annotate(f"{value:.1f} s", (n, value), (0, 9), textcoords="offset points", ha="center")
+    time_ax.annotate(f"{value:.1f} s", (n, value), (-8, 5), textcoords="offset points", ha="right")
 time_ax.set(
     xlabel="training rows",
     ylabel="seconds of CPU per fit",
@@ -69,15 +69,15 @@ time_ax.set(
 )
 time_ax.axvspan(5_000, 2e5, color="#0072B2", alpha=0.08)
 time_ax.text(5_600, min(steady) / 1.6, "with landmarks", color="#0072B2")
-time_ax.set_xlim(700, 1.5e5)
+time_ax.set_xlim(350, 1.5e5)
 time_ax.legend(frameon=False, loc="upper left")
 right_ax.semilogx(rows, 100 * np.array(accuracy), "o-", color="#0072B2", lw=2)
 for n, value in zip(rows, accuracy, strict=True):
     right_ax.annotate(
-        f"{value:.1%}", (n, 100 * value), (0, 9), textcoords="offset points", ha="center"
+        f"{value:.1%}", (n, 100 * value), (-8, 5), textcoords="offset points", ha="right"
     )
-right_ax.set(xlabel="training rows", ylabel="accuracy on new rows, %", ylim=(None, 100))
-right_ax.margins(0.15)
+right_ax.set(xlabel="training rows", ylabel="accuracy on new rows, %")
+right_ax.margins(0.25)
 for ax in (time_ax, right_ax):
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
@@ -85,7 +85,9 @@ plt.show()
 
 # %%
 # Time includes everything: the choice of scalings, the measure of where wrong candidates come
-# from, the votes, and the regression that predicts.
+# from, the votes, and the regression that predicts. What rows buy is on the right: much from one
+# thousand to ten, less from there on, as the landmarks are as many as before. Ten times the rows
+# take ten times as long; whether the last points are worth it is for you to say.
 #
 # The caveat
 # ----------

@@ -103,7 +103,7 @@ for ax, row in zip(left.subplots(2, 5).flat, shown, strict=True):
         )
         ax.text(0.14 + 0.24 * place, -0.14, digit, transform=ax.transAxes, ha="center", **style)
 ax = right.subplots()
-colours = ["#B8C1CC", "#B8C1CC", "#0072B2", "#0072B2"]
+colours = ["#5F6B78", "#5F6B78", "#0072B2", "#0072B2"]
 ax.barh(list(accuracy), list(accuracy.values()), color=colours)
 for place, value in enumerate(accuracy.values()):
     ax.text(0.02, place, f"{value:.1%}", va="center", weight="bold", color="white")

@@ -12,6 +12,7 @@ import matplotlib
 import pytest
 
 import sklearn_cleanse
+from sklearn_cleanse.losses import LOSSES
 
 ROOT = Path(__file__).parents[1]
 
@@ -215,6 +216,13 @@ def test_links_of_the_readme_lead_somewhere():
     assert len(targets) > 10
     for target in targets:
         assert (ROOT / target).exists(), target
+
+
+def test_the_front_pages_count_the_methods():
+    kernels = {"PLCGRClassifier", "DPCLSClassifier"} & set(sklearn_cleanse.__all__)
+    assert len(LOSSES) + len(kernels) == 9
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        assert "Nine methods beside CleanSE" in page.read_text(encoding="utf-8")
 
 
 def test_every_example_tells_a_story_and_needs_no_file_of_ours():

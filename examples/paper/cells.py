@@ -76,6 +76,11 @@ class Results:
         values = self.values(*cell)
         return float(values.mean()) if len(values) else np.nan
 
+    def fastest(self, *cell) -> float:
+        """Return the seconds of the fastest fit of a cell: the least disturbed by other work."""
+        seconds = self.values(*cell, "seconds")
+        return float(seconds.min()) if len(seconds) else np.nan
+
     def same_trials(self, cells) -> np.ndarray:
         """Return which of some cells have the trials of the fullest: the means of these compare."""
         lines = [[x for x in self.lines(*cell) if "refused" not in x] for cell in cells]
