@@ -424,5 +424,5 @@ def test_other_files_are_refused(tmp_path):
 @pytest.mark.parametrize("target", ["model", "model-forged"])
 def test_damaged_models_raise_nothing_but_value_error(target):
     make_file, _ = fuzz.TARGETS[target]
-    for seed in range(1000):
+    for seed in range(300):
         fuzz.try_one(target, make_file(np.random.default_rng(seed)))
