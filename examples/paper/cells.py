@@ -228,7 +228,7 @@ def accuracy_table(
         shown += [("paper", printed)] * any(printed)
     if ranked and len(ranks) > 1:
         texts = ["" if np.isnan(rank) else f"{rank:.1f}" for rank in np.mean(ranks, axis=0)]
-        shown.append(("mean rank", texts))
+        shown += [("mean rank", texts)] * any(texts)
     frame = pd.DataFrame(dict(enumerate(texts for _, texts in shown)), index=list(rows), dtype=str)
     frame.columns = [heading for heading, _ in shown]
     notes |= {f"{why.capitalize()}: {', '.join(names)}.": "" for why, names in empty.items() if why}
