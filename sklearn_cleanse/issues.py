@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,13 +21,8 @@ from .metrics._readers import read_labels
 from .model_selection import CandidateKFold
 from .votes._kernel_votes import missed_rate, outside_odds
 
-try:
-    import pandas as pd
-except ImportError as error:
-    raise ImportError(
-        "find_candidate_issues returns a pandas DataFrame, and pandas is not installed; "
-        'write pip install "sklearn-cleanse[data]"'
-    ) from error
+if TYPE_CHECKING:
+    from ._issue_table import CandidateIssues
 
 __all__ = ["find_candidate_issues"]
 
@@ -47,29 +41,6 @@ _UNSUPPORTED = 0.02
 _ALIKE = 0.5
 
 _COLUMNS = ["row", "kind", "score", "label", "suggestion", "reason"]
-
-
-class CandidateIssues(pd.DataFrame):
-    """The table that `find_candidate_issues` returns: a DataFrame, with whole sentences in HTML."""
-
-    @property
-    def _constructor(self) -> type[CandidateIssues]:
-        return CandidateIssues
-
-    def _repr_html_(self) -> str | None:
-        with pd.option_context("display.max_colwidth", None):
-            table = super()._repr_html_()
-        alike = alike_note(self)
-        return table if table is None or not alike else f"{table}\n<p>{escape(alike)}</p>"
-
-
-def alike_note(issues: pd.DataFrame) -> str:
-    """Return a sentence on labels that the features do not tell apart, empty if there are none."""
-    pairs = [f"{a} and {b}" for a, b, _ in issues.attrs.get("labels_alike", [])]
-    if not pairs:
-        return ""
-    more = f" and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
-    return f"Labels that the features do not tell apart: {', '.join(pairs[:3])}{more}"
 
 
 @validate_params(
@@ -148,6 +119,8 @@ def find_candidate_issues(
     >>> print(issues.reason.iloc[0])
     the other rows say 0 (98%), not 2 (1%): check the label
     """
+    from ._issue_table import CandidateIssues  # needs pandas, which a wheel alone does not bring
+
     check_index(X, S)
     inside, belief, others, classes = _beliefs(X, S, estimator, cv, noise, random_state)
     wrong = (belief * ~inside).sum(axis=1)
@@ -159,7 +132,7 @@ def find_candidate_issues(
     found = _wrong_sets(np.flatnonzero(listed), wrong, twin, inside, belief, others, classes)
     rest = np.flatnonzero(wrong < min_score)
     found += _unsupported(rest, wrong, inside, belief, others, classes)
-    issues = _as_table(found, X, S)
+    issues = _as_table(CandidateIssues(found, columns=_COLUMNS), X, S)
     issues.attrs["labels_alike"] = _labels_alike(belief, others, classes)
     return issues
 
@@ -348,9 +321,9 @@ def _unsupported(
     return found
 
 
-def _as_table(found: list[tuple], X: Any, S: Any) -> CandidateIssues:
+def _as_table(issues: CandidateIssues, X: Any, S: Any) -> CandidateIssues:
     """Return the issues, worst first, with the row names of a frame."""
-    issues = CandidateIssues(found, columns=_COLUMNS).astype({"row": int, "score": float})
+    issues = issues.astype({"row": int, "score": float})
     frame = next((given for given in (X, S) if hasattr(given, "iloc")), None)
     if frame is not None:
         issues.index = frame.index[issues["row"]]
