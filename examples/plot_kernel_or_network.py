@@ -45,6 +45,8 @@ problems = {
 EPOCHS = (2, 5, 12)
 common = {"n_members": 1, "scaling": "standard", "random_state": 0}
 curves = {name: {} for name in problems}
+X, _, S, *_ = problems["digits"]
+CleanSEClassifier(max_epochs=1).fit(X, S)  # the first fit of a process also loads code
 for name, (X, X_test, S, S_test, _, y_test) in problems.items():
     models = {"kernel": [CleanSEKernelClassifier()]}
     models["CleanSE"] = [CleanSEClassifier(max_epochs=n, **common) for n in EPOCHS]

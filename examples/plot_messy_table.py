@@ -102,7 +102,7 @@ print(f"the same by votes alone:        {(S.idxmax(axis=1) == truth).mean():.3f}
 # the belief that the set is wrong, which ranks well but is too low to be a probability.
 
 issues = find_candidate_issues(X, S, random_state=0)
-print(table.assign(**S.round(2)).iloc[issues["row"][:3]])
+print(*issues["reason"][:3], sep="\n")
 
 fig, (left, right) = plt.subplots(ncols=2, figsize=(9, 4), layout="constrained")
 quality["accuracy"].plot.barh(ax=left, color="tab:blue", xlim=(0, 1), xlabel="estimated accuracy")
