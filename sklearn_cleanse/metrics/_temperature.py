@@ -30,7 +30,8 @@ def candidate_temperature(
     confidences: more sure below 1, less above. The one that maximises the likelihood of the
     candidate sets is that of true labels where sets are drawn by the label alone (labels that join
     at random, bags, labels that are often confused). Where they depend on the features it is too
-    low, and makes a model too sure: see ``dependence_`` of `CleanSEKernelClassifier`.
+    low, and makes a model too sure: see ``dependence_`` of `CleanSEKernelClassifier`. Sets
+    that lack the true label pull the other way: use rows whose sets are right.
 
     Parameters
     ----------
