@@ -28,7 +28,7 @@ from ..base import (
     unchanged_on_error,
 )
 from ..candidates import candidate_softmax, check_graded, check_index
-from ..candidates._grades import label_odds, regrade, widen_grades
+from ..candidates._grades import label_odds, regrade
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
@@ -380,16 +380,16 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         own_candidates = candidates if is_all else candidates[used]
         own_grades = grades if grades is None or is_all else grades[used]
         loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
+        training = self._plan(loss, loss_params, own_candidates, device, epochs)
         # A call that goes on draws differently from the one before, whatever the seed.
         n_before = 0 if reset else len(self.net_.history)
         own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
         # From an order that does not depend on how the rows came.
         by_content = np.argsort(rank[used], kind="stable")
         shuffle = by_content[random.permutation(len(used))]
-        own_candidates, votes, kernel, scores = self._vote(
+        own_candidates, own_grades, votes, kernel, scores = self._vote(
             X, own_candidates, used, by_content, shuffle, device, own_grades
         )
-        own_grades = widen_grades(own_grades, own_candidates)
         start = None
         if reset:
             net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
@@ -418,7 +418,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             grades=None if own_grades is None else own_grades.data,
         )
         rng = np.random.RandomState(random.randint(2**30) + n_before)
-        training = self._plan(loss, loss_params, own_candidates, device, epochs)
         callbacks += copy.deepcopy(self.callbacks or [])
         interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
         self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
@@ -467,11 +466,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
-        """Return the sets to train on, votes of all other rows, their regression and its scores.
+        """Return what to train on: sets, grades, and votes of all other rows; then their regression
+        and its scores.
 
         Here the sets are the candidates, and nobody votes.
         """
-        return candidates, None, None, None
+        return candidates, grades, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""
