@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .._model_file import ModelFile
+from .._ranks import ALONE, Ranks
 from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
 from ._kernels import MeanKernel, SparseViews
@@ -76,7 +77,7 @@ class KernelModel:
         self.X, self.rows, self.candidates = X, rows, candidates
         self.is_clean = candidates.sum(axis=1) == 1
         self.coef = ridge.coefficients(votes.proba).cpu()
-        self.intercept = votes.proba.mean(dim=0).cpu().to(self.coef.dtype)
+        self.intercept = ridge.ranks.mean(votes.proba).cpu().to(self.coef.dtype)
         self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
         self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
         self.count_strength, self.dependence = votes.count_strength, votes.dependence
@@ -308,6 +309,14 @@ class _Reordered:
         return np.asarray(self.X[self.order[rows]])
 
 
+class SharedRows(NamedTuple):
+    """A sample of all ranks' rows, the same on all of them, in random order."""
+
+    X: np.ndarray | SparseRows
+    candidates: sp.csr_array
+    rows: np.ndarray
+
+
 def fit_kernel_votes(
     X: np.ndarray | SparseRows,
     candidates: sp.csr_array,
@@ -321,6 +330,8 @@ def fit_kernel_votes(
     max_memory: float = 8.0,
     device: torch.device | str = "cpu",
     grades: sp.csr_array | None = None,
+    shared: SharedRows | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
@@ -349,6 +360,10 @@ def fit_kernel_votes(
         Where to compute; the CPU in place of MPS, which has no double precision.
     grades : csr_array of shape (n_voters, n_classes), default=None
         Odds of each candidate beforehand, in the order given. Even odds if None.
+    shared : SharedRows, default=None
+        Where several ranks have rows, what landmarks and scalings are taken from.
+    ranks : Ranks, default=ALONE
+        Processes whose rows vote together, each on its own.
 
     Returns
     -------
@@ -375,9 +390,17 @@ def fit_kernel_votes(
     # the views of sparse rows are never all there
     n_features = 0 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
     n_classes = candidates.shape[1]
-    check_memory(len(order), n_features, n_classes, n_landmarks, max_memory)
+    n_total = ranks.total(len(order))
+    check_memory(n_total, n_features, n_classes, n_landmarks, max_memory, n_own=len(order))
     rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
-    regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
+    regression = make_ridge(
+        rows,
+        n_landmarks=n_landmarks,
+        ridge=ridge,
+        device=device,
+        shared=None if shared is None else shared.X,
+        ranks=ranks,
+    )
     sets = torch.from_numpy(candidates.toarray()).to(device)
     odds = None
     if grades is not None:
@@ -390,9 +413,10 @@ def fit_kernel_votes(
         max_rounds=max_rounds,
         grades=odds,
     )
-    basis = order[: regression.n_basis]
-    own = candidates[: len(basis)].toarray()
-    model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
+    basis = slice(regression.n_basis)
+    known = SharedRows(rows, candidates, order) if shared is None else shared
+    own = known.candidates[basis].toarray()
+    model = KernelModel(regression, votes, known.X[basis], known.rows[basis], own)
     fitted = regression.fitted(votes.proba).cpu()
     votes = dataclasses.replace(
         votes,
