@@ -188,7 +188,7 @@ class Ranks:
         pieces = message.split([p.numel() for p in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             if parameter.grad is not None:
-                parameter.grad = piece.view_as(parameter)
+                parameter.grad = piece.view_as(parameter).to(parameter.dtype)
 
     @torch.no_grad()
     def take_first(self, module: torch.nn.Module) -> None:
@@ -204,7 +204,7 @@ ALONE = Ranks()
 
 
 class RowsOfAll(torch.autograd.Function):
-    """The rows of all ranks, one rank's after the other's, in each of which a gradient has its own.
+    """The rows of all ranks, one rank's after the other's; gradients pass to our own.
 
     ``RowsOfAll.apply(rows, start, n_rows, ranks)``: ours begin at ``start`` of all ``n_rows``.
     """

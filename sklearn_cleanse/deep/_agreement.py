@@ -16,9 +16,7 @@ from ..candidates._labels import join_classes
 _OWN = {"random_state", "callbacks", "verbose", "device"}
 
 
-def check_agreement(
-    ranks: Ranks, estimator: Any, X: Any, classes: Any, n_before: int, has_weights: bool
-) -> None:
+def check_agreement(ranks: Ranks, estimator: Any, X: Any, classes: Any, call: dict) -> None:
     """Refuse, on all ranks, parameters and rows that do not belong to one model.
 
     Parameters
@@ -29,10 +27,8 @@ def check_agreement(
         Checked features.
     classes : array-like or None
         All classes, if they are known already.
-    n_before : int
-        Epochs of the training that goes on.
-    has_weights : bool
-        Whether rows are weighted.
+    call : dict
+        Further facts, by name.
     """
     if not ranks.several:
         return
@@ -46,8 +42,7 @@ def check_agreement(
             "whether X is sparse": isinstance(X, SparseRows),
             "the feature names": None if names is None else names.tolist(),
             "the classes": _describe(classes),
-            "the epochs trained before": n_before,
-            "whether rows are weighted": has_weights,
+            **call,
         }
     )
 

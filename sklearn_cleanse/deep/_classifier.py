@@ -297,6 +297,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         self : object
             The fitted estimator.
+
+        Notes
+        -----
+        Under an initialised torch process group, all its ranks train one model, each on the rows
+        that it is given: see "One fit on several GPUs or machines" in the documentation.
         """
         again = self.warm_start and hasattr(self, "net_")
         with unchanged_on_error(self):
@@ -363,7 +368,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             X = self._check_X(X, reset=reset)
             known = classes if reset else self.classes_
             n_before = 0 if reset else len(self.net_.history)
-            check_agreement(ranks, self, X, known, n_before, sample_weight is not None)
+            call = {"epochs": epochs, "epochs before": n_before}
+            call["whether rows have weights"] = sample_weight is not None
+            check_agreement(ranks, self, X, known, call)
             if known is None and ranks.several:
                 known = classes_of_all(ranks, y, self.graded)
             classes, candidates, grades = check_graded(

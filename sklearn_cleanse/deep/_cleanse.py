@@ -13,7 +13,6 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._ranks import ALONE
 from ..calibration import Calibration
 from ..candidates import candidate_softmax, check_graded, check_index, estimate_proportions
 from ..counts import COUNT_LOSSES
@@ -413,8 +412,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             n_landmarks=self.n_landmarks,
             device=device,
             grades=None if rows.grades is None else rows.grades[voters],
-            shared=None if complete else pool.sample(),
-            ranks=ALONE if complete else ranks,
+            shared=None if complete else pool.sample(ranks),
         )
         if complete and pool.numbers is not None:
             model.rows = pool.numbers[model.rows]

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from .._ranks import Ranks
 from .._rows import SparseRows
 from ..base import content_rank, first_equals
-from ..votes._kernel_model import SharedRows
+from ..votes._leave_one_out import SharedRows
 
 #: Rows of all ranks, at most, that each of them gets to see: as many as statistics are taken from.
 SHARED_ROWS = 20_000
@@ -99,12 +99,12 @@ class Pool(NamedTuple):
         first = first_equals(self.X, marks, self.used, self.by_content)
         return first, self.shuffle[first[self.shuffle] == self.shuffle]
 
-    def sample(self) -> SharedRows:
+    def sample(self, ranks: Ranks) -> SharedRows:
         """Return the distinct rows, in random order, for landmarks."""
         voters = self.distinct()[1]
         rows = self.used[voters]
         numbers = rows if self.numbers is None else self.numbers[rows]
-        return SharedRows(self.X[rows], self.candidates[voters], numbers)
+        return SharedRows(self.X[rows], self.candidates[voters], numbers, ranks)
 
 
 def _concatenate(parts: tuple) -> np.ndarray | SparseRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from .._model_file import ModelFile
-from .._ranks import ALONE, Ranks
+from .._ranks import ALONE
 from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
 from ._kernels import MeanKernel, SparseViews
-from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
+from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, SharedRows, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
@@ -309,14 +309,6 @@ class _Reordered:
         return np.asarray(self.X[self.order[rows]])
 
 
-class SharedRows(NamedTuple):
-    """A sample of all ranks' rows, the same on all of them, in random order."""
-
-    X: np.ndarray | SparseRows
-    candidates: sp.csr_array
-    rows: np.ndarray
-
-
 def fit_kernel_votes(
     X: np.ndarray | SparseRows,
     candidates: sp.csr_array,
@@ -331,7 +323,6 @@ def fit_kernel_votes(
     device: torch.device | str = "cpu",
     grades: sp.csr_array | None = None,
     shared: SharedRows | None = None,
-    ranks: Ranks = ALONE,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
@@ -361,9 +352,8 @@ def fit_kernel_votes(
     grades : csr_array of shape (n_voters, n_classes), default=None
         Odds of each candidate beforehand, in the order given. Even odds if None.
     shared : SharedRows, default=None
-        Where several ranks have rows, what landmarks and scalings are taken from.
-    ranks : Ranks, default=ALONE
-        Processes whose rows vote together, each on its own.
+        Where X are the rows of one rank only: what landmarks and scalings are taken from. All
+        ranks' rows vote, and the votes returned are those on X.
 
     Returns
     -------
@@ -390,7 +380,7 @@ def fit_kernel_votes(
     # the views of sparse rows are never all there
     n_features = 0 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
     n_classes = candidates.shape[1]
-    n_total = ranks.total(len(order))
+    n_total = len(order) if shared is None else shared.ranks.total(len(order))
     check_memory(n_total, n_features, n_classes, n_landmarks, max_memory, n_own=len(order))
     rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
     regression = make_ridge(
@@ -398,8 +388,7 @@ def fit_kernel_votes(
         n_landmarks=n_landmarks,
         ridge=ridge,
         device=device,
-        shared=None if shared is None else shared.X,
-        ranks=ranks,
+        shared=shared,
     )
     sets = torch.from_numpy(candidates.toarray()).to(device)
     odds = None
@@ -414,7 +403,7 @@ def fit_kernel_votes(
         grades=odds,
     )
     basis = slice(regression.n_basis)
-    known = SharedRows(rows, candidates, order) if shared is None else shared
+    known = SharedRows(rows, candidates, order, ALONE) if shared is None else shared
     own = known.candidates[basis].toarray()
     model = KernelModel(regression, votes, known.X[basis], known.rows[basis], own)
     fitted = regression.fitted(votes.proba).cpu()

@@ -8,7 +8,10 @@ leverage of all rows. Nothing is ever fitted twice.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -28,6 +31,25 @@ EXACT_ROWS = 5000
 LANDMARKS, FEATURE_VALUES = 1000, 2**28
 
 _BLOCK = 4096
+
+
+class SharedRows(NamedTuple):
+    """A sample of the rows of all ranks, in random order, the same on all of them.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_shared, ...), or SparseRows
+    candidates : csr_array of shape (n_shared, n_classes), dtype bool
+    rows : ndarray of shape (n_shared,), dtype int
+        Their numbers.
+    ranks : Ranks
+        The processes, each of which has rows of its own.
+    """
+
+    X: np.ndarray | SparseRows
+    candidates: sp.csr_array
+    rows: np.ndarray
+    ranks: Ranks
 
 
 class ExactRidge:
@@ -123,10 +145,9 @@ class LandmarkRidge:
         Which rows are landmarks. All of them give the exact form.
     ridge : float, default=0.05
         ρ, as for `ExactRidge`.
-    shared : ndarray of shape (n_shared, ...), or SparseRows, default=None
-        Rows that ``landmarks`` are numbers of, if not those of X: the same on all ranks.
-    ranks : Ranks, default=ALONE
-        Processes that each have some of the rows. What all rows give is summed over them.
+    shared : SharedRows, default=None
+        Rows that ``landmarks`` are numbers of, where X are those of one rank only. What all rows
+        give is then summed over the ranks.
 
     Examples
     --------
@@ -145,18 +166,18 @@ class LandmarkRidge:
         X: np.ndarray | SparseRows,
         landmarks: np.ndarray,
         ridge: float = RIDGE,
-        shared: np.ndarray | SparseRows | None = None,
-        ranks: Ranks = ALONE,
+        shared: SharedRows | None = None,
     ) -> None:
-        self.kernel, self.ridge, self.ranks = kernel, ridge, ranks
-        self.basis = kernel.views((X if shared is None else shared)[landmarks])
+        self.kernel, self.ridge = kernel, ridge
+        self.ranks = ranks = ALONE if shared is None else shared.ranks
+        self.basis = kernel.views((X if shared is None else shared.X)[landmarks])
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0)
         self._root = _inverse_root(K)
         n, r, dtype = len(X), len(landmarks), K.dtype
         self.n_basis = r
         # Single precision halves the memory of what has a row per sample; sums are in double.
-        self.dtype = dtype if r == n else torch.float32
+        self.dtype = dtype if r == n and not ranks.several else torch.float32
         self._phi = torch.empty(n, r, dtype=self.dtype, device=K.device)
         gram = torch.zeros(r, r, dtype=dtype, device=K.device)
         if ranks.rank == 0:
@@ -259,8 +280,7 @@ def make_ridge(
     n_landmarks: int | str | None = "auto",
     ridge: float = RIDGE,
     device: torch.device | str = "cpu",
-    shared: np.ndarray | SparseRows | None = None,
-    ranks: Ranks = ALONE,
+    shared: SharedRows | None = None,
 ) -> ExactRidge | LandmarkRidge:
     """Choose between all rows and landmarks.
 
@@ -274,11 +294,8 @@ def make_ridge(
     ridge : float, default=0.05
         ρ of the regression.
     device : torch.device or str, default="cpu"
-    shared : ndarray of shape (n_shared, ...), or SparseRows, default=None
-        Where X are only this rank's rows: a sample of all ranks' rows, in random order, the same
-        on all of them, from which landmarks and scalings are taken.
-    ranks : Ranks, default=ALONE
-        Processes that each have some of the rows.
+    shared : SharedRows, default=None
+        Where X are the rows of one rank only: what landmarks and scalings are taken from.
 
     Returns
     -------
@@ -292,10 +309,11 @@ def make_ridge(
     >>> type(make_ridge(X)).__name__, type(make_ridge(X, n_landmarks=10)).__name__
     ('ExactRidge', 'LandmarkRidge')
     """
-    n_landmarks = count_landmarks(ranks.total(len(X)), n_landmarks)
     if shared is not None:
-        kernel, n_landmarks = MeanKernel.fit(shared, device), min(n_landmarks, len(shared))
-        return LandmarkRidge(kernel, X, np.arange(n_landmarks), ridge, shared, ranks)
+        n_landmarks = count_landmarks(shared.ranks.total(len(X)), n_landmarks)
+        landmarks = np.arange(min(n_landmarks, len(shared.X)))
+        return LandmarkRidge(MeanKernel.fit(shared.X, device), X, landmarks, ridge, shared)
+    n_landmarks = count_landmarks(len(X), n_landmarks)
     kernel = MeanKernel.fit(X, device)
     if n_landmarks == len(X):
         return ExactRidge(kernel, X, ridge)
