@@ -200,7 +200,7 @@ class CleanSENet(NeuralNet):
         rows.ranks.take_first(self.module_)  # buffers that a module keeps by its own rows
         if type(network) is MLP:
             network.draw_from(None)
-        release_norms(self.module_)
+        release_norms(self.module_, rows.ranks)
         kept = [(name, callback) for name, callback in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
         return Outcome(interrupted, None if calibrator is None else calibrator.voters())

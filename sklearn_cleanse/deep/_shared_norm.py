@@ -34,9 +34,9 @@ def share_norms(module: nn.Module, ranks: Ranks) -> None:
             vars(layer)["forward"] = functools.partial(normalize, layer, ranks=ranks)
 
 
-def release_norms(module: nn.Module) -> None:
+def release_norms(module: nn.Module, ranks: Ranks) -> None:
     """Undo `share_norms`."""
-    for layer in module.modules():
+    for layer in module.modules() if ranks.several else ():
         if isinstance(layer, (_Hidden, _BatchNorm)):
             vars(layer).pop("forward", None)
 
