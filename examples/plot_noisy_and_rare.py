@@ -31,9 +31,9 @@ print("rows per digit:", *np.bincount(y))
 # The fits
 # --------
 # ``noise=0``, the default, takes every set at its word. ``noise="auto"`` first estimates how many
-# sets are wrong: of the rows that the others are surest of, how many do not have the label that
-# these name? Votes may then name labels outside a set. The test images are balanced, so that the
-# accuracy is the mean over classes, rare ones included.
+# sets are wrong: what share makes them likeliest, given what the other rows say of each? Votes may
+# then name labels outside a set. The test images are balanced, so that the accuracy is the mean
+# over classes, rare ones included.
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 accuracy = {"noise=0": [], 'noise="auto"': []}
 recall, estimated = {}, []

@@ -150,6 +150,12 @@ class Ranks:
         sums = [functools.reduce(operator.add, parts) for parts in told]
         return [found.to(tensor.device) for found, tensor in zip(sums, tensors, strict=True)]
 
+    def join(self, rows: Tensor) -> Tensor:
+        """Return the rows of all ranks, one rank's after the other's."""
+        if not self.several:
+            return rows
+        return torch.cat(self.gather(rows.cpu())).to(rows.device)
+
     def mean(self, rows: Tensor) -> Tensor:
         """Return the mean over the rows of all ranks."""
         if not self.several:

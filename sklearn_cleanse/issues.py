@@ -19,7 +19,7 @@ from .candidates._grades import split_grades
 from .kernel import CleanSEKernelClassifier
 from .metrics._readers import read_labels
 from .model_selection import CandidateKFold
-from .votes._kernel_votes import missed_rate, outside_odds
+from .votes._kernel_votes import likeliest_noise, outside_odds
 
 if TYPE_CHECKING:
     from ._issue_table import CandidateIssues
@@ -240,7 +240,7 @@ def _widen(others: np.ndarray, inside: np.ndarray, noise: float | str) -> np.nda
     """Weigh probabilities by whether a label is a candidate, which may be wrong."""
     sets = torch.from_numpy(inside)
     if noise == "auto":
-        noise = missed_rate(torch.from_numpy(others), sets)
+        noise = likeliest_noise(torch.from_numpy(others), sets)
     odds = outside_odds(sets.double(), max(float(noise), _NOISE_FLOOR)).numpy()
     belief = np.maximum(others, 1e-12) * np.where(inside, 1.0, odds)
     return belief / belief.sum(axis=1, keepdims=True)

@@ -205,6 +205,21 @@ def test_noise_is_estimated_without_truth(noise):
     assert found == pytest.approx(noise, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_that_overlap_are_no_noise(seed):
+    rng = np.random.RandomState(seed)
+    y = rng.randint(8, size=400)
+    codes = rng.uniform(size=(8, 7)) < 0.5
+    X = (codes[y] ^ (rng.uniform(size=(400, 7)) < 0.1)).astype(float)  # others' rows look the same
+    S = torch.from_numpy(make_candidates(y, "flip", flip_proba=0.3, random_state=seed).astype(bool))
+    assert estimate_noise(make_ridge(X), S) == 0
+
+
+def test_sets_of_all_labels_are_never_wrong():
+    X = np.random.RandomState(0).normal(size=(20, 2))
+    assert estimate_noise(make_ridge(X), torch.ones(20, 3, dtype=torch.bool)) == 0
+
+
 @pytest.mark.parametrize("make", [CleanSEKernelClassifier, CleanSEClassifier])
 def test_wrong_sets_cost_less_if_they_are_reckoned_with(make):
     X, y = load_digits(return_X_y=True)
@@ -275,6 +290,7 @@ def test_labels_outside_start_with_the_share_of_wrong_sets(graded):
     assert float(belief[~S].sum() / belief.sum()) == pytest.approx(0.2)
     marks = sp.csr_array((grades * S).numpy())
     belief = label_odds(sp.csr_array(S.numpy()), 0.2, marks if graded else None).toarray()
+    assert belief.max() == 1
     assert belief[:, 5:].sum() / belief.sum() == pytest.approx(0.2)
 
 

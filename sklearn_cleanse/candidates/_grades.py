@@ -135,16 +135,6 @@ def regrade(proba: sp.csr_array, grades: sp.csr_array | None) -> sp.csr_array:
     return sp.csr_array((values, proba.indices, proba.indptr), shape=proba.shape)
 
 
-def widen_grades(grades: sp.csr_array | None, candidates: sp.csr_array) -> sp.csr_array | None:
-    """Return a grade for each candidate: 1 for those that have joined a set since it was graded."""
-    if grades is None:
-        return None
-    rows = np.repeat(np.arange(candidates.shape[0]), np.diff(candidates.indptr))
-    values = np.asarray(grades[rows, candidates.indices]).ravel()
-    entries = np.where(values > 0, values, 1.0), candidates.indices, candidates.indptr
-    return sp.csr_array(entries, shape=candidates.shape)
-
-
 def label_odds(
     candidates: sp.csr_array, noise: float, grades: sp.csr_array | None = None
 ) -> sp.csr_array:
@@ -162,10 +152,11 @@ def label_odds(
     -------
     odds : csr_array of shape (n_samples, n_classes)
         An entry for each label: the grade of a candidate; the other labels share evenly what the
-        noise leaves them.
+        noise leaves them. 1 for the best of a row.
     """
     inside = candidates.toarray()
     odds = inside.astype(float) if grades is None else grades.toarray()
     n_outside = (~inside).sum(axis=1, keepdims=True)
     share = noise / (1 - noise) * odds.sum(axis=1, keepdims=True) / np.maximum(n_outside, 1)
-    return sp.csr_array(np.where(inside, odds, share))
+    odds = np.where(inside, odds, share)
+    return sp.csr_array(odds / odds.max(axis=1, keepdims=True))

@@ -29,7 +29,7 @@ from ..base import (
     unchanged_on_error,
 )
 from ..candidates import candidate_softmax, check_graded, check_index
-from ..candidates._grades import label_odds, regrade, widen_grades
+from ..candidates._grades import label_odds, regrade
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
@@ -401,13 +401,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             if loss.check is not None:  # which may look at the rows of all ranks
                 told = rows_of_all(ranks, *told)
             loss_params = check_loss_params(self.loss, self.loss_params, told[0], device, told[1])
+            training = self._plan(loss, loss_params, own_candidates, device, epochs, ranks)
             # A call that goes on draws differently from the one before, whatever the seed.
             own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
             parts = X, candidates, used, own_candidates, own_grades, rank[used]
             own = Pool.of(*parts, own_draws)
             pool = own.shared(ranks, random)
-            own_candidates, votes, kernel, scores = self._vote(own, pool, device, ranks)
-            own_grades = widen_grades(own_grades, own_candidates)
+            own_candidates, own_grades, votes, kernel, scores = self._vote(own, pool, device, ranks)
             start = None
             if reset:
                 shuffled = pool.used[pool.shuffle]
@@ -440,7 +440,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             rng = ranks.fork(np.random.RandomState(random.randint(2**30) + n_before))
             if ranks.rank:  # initial weights are the same on all ranks, what is dropped is not
                 own_random = OwnRandom(own_draws.randint(2**31 - 1))
-            training = self._plan(loss, loss_params, own_candidates, device, epochs, ranks)
             callbacks += copy.deepcopy(self.callbacks or [])
         interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
         self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
@@ -490,11 +489,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         )
 
     def _vote(self, own, pool, device, ranks):
-        """Return the sets to train on, votes of all other rows, their regression and its scores.
+        """Return what to train on: sets, grades, and votes of all other rows; then their regression
+        and its scores.
 
         Here the sets are the candidates, and nobody votes.
         """
-        return own.candidates, None, None, None
+        return own.candidates, own.grades, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..calibration import Calibration
 from ..candidates import candidate_softmax, check_graded, check_index, estimate_proportions
+from ..candidates._grades import label_odds
 from ..counts import COUNT_LOSSES
 from ..explanation import (
     Explanation,
@@ -70,9 +71,6 @@ RECONSTRUCTION = PAPER_SETTINGS | {
     "count_loss": "interval",
     "count_weight": 0.1,
 }
-
-#: A label outside a set that may be wrong joins it from this share of the votes on.
-JOIN_SHARE = 0.1
 
 
 class CleanSEClassifier(PartialLabelClassifier):
@@ -130,10 +128,11 @@ class CleanSEClassifier(PartialLabelClassifier):
         "auto" measures how far that holds. 0 leaves counts out.
     noise : float in [0, 1) or "auto", default=0.0
         Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
-        Otherwise kernel votes may name labels outside a set, and the network is trained on the set
-        and these, which widens the counts' bounds as well; "auto" estimates the share without true
-        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
-        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
+        Otherwise kernel votes may name any label, and the network is trained on all of them, those
+        outside a set with the odds that the share leaves them; label counts then bound nothing.
+        "auto" estimates the share without true labels, see `sklearn_cleanse.votes.estimate_noise`.
+        `disambiguate` still chooses among the candidates given; `predict` and
+        `sklearn_cleanse.find_candidate_issues` name labels outside.
     n_landmarks : int, "auto" or None, default="auto"
         Rows that stand for all in kernel votes. None takes all rows, whose cost is cubic; "auto"
         all up to 5,000, then 1,000, fewer where their features would take more than 1 GiB.
@@ -383,7 +382,7 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _vote(self, own, pool, device, ranks):
         """Let all other rows vote on each row; return votes by candidate, and the regression.
 
-        Where sets may be wrong, labels outside that get a good part of the vote join the set.
+        Where sets may be wrong, every label is a candidate, graded by the odds that noise gives it.
         """
         neighbours_vote = self.vote != "kernel" and self.temperature > 1
         if neighbours_vote and ranks.several:
@@ -397,7 +396,7 @@ class CleanSEClassifier(PartialLabelClassifier):
                     f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
                     "use vote='kernel' and temperature above 1, or noise=0"
                 )
-            return own.candidates, None, None, None
+            return own.candidates, own.grades, None, None, None
         # Where every rank has all rows, each computes all votes; else those on its own rows.
         complete = pool.ours is not None
         rows = pool if complete else own
@@ -419,16 +418,13 @@ class CleanSEClassifier(PartialLabelClassifier):
         place = np.empty(len(rows.used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
         back = place[first[rows.ours]]
-        candidates, proba = own.candidates, votes.proba.numpy()
+        candidates, grades = own.candidates, own.grades
         if model.noise:
-            outside = sp.csr_array(proba >= JOIN_SHARE)[back]
-            candidates = (candidates + outside).sorted_indices()
+            grades = label_odds(candidates, model.noise, grades)
+            candidates = grades.astype(bool)
         rows = np.repeat(back, np.diff(candidates.indptr))
-        votes = proba[rows, candidates.indices]
-        if model.noise:  # what is left of the votes sums to one
-            kept = np.add.reduceat(votes, candidates.indptr[:-1])
-            votes = votes / np.repeat(kept, np.diff(candidates.indptr))
-        return candidates, votes, model, fitted[back]
+        by_candidate = votes.proba.numpy()[rows, candidates.indices]
+        return candidates, grades, by_candidate, model, fitted[back]
 
     def _training_proba(self, X, candidates, used, scores):
         if not self._kernel_share():

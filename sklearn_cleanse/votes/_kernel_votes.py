@@ -48,9 +48,11 @@ INDEPENDENT, DEPENDENT = 0.15, 0.5
 #: Rounds before the dependence is measured.
 _WARM_UP = 6
 
-#: Noise that its estimate starts from, the share of rows it looks at (those that the others are
-#: surest of), and what is taken for the others' own mistakes. Chosen on controlled sets.
-_FIRST_NOISE, _SURE_SHARE, _LEAST_NOISE = 0.2, 0.3, 0.03
+#: Noise that its estimate starts from, and the least that is told from none.
+_FIRST_NOISE, _LEAST_NOISE = 0.2, 0.03
+
+#: Powers of the scores that are tried as probabilities: scores may be too flat or too sharp.
+_POWERS = [2 ** (k / 2) for k in range(-2, 7)]
 
 #: Rows by which each label's rates of other candidates are drawn towards the overall ones.
 _SHRINKAGE = 10.0
@@ -178,9 +180,9 @@ def estimate_noise(
 ) -> float:
     """Estimate the share of rows whose label is not among their candidates, without true labels.
 
-    Of the rows that all other rows are surest of, it is the share whose candidates do not include
-    the label that these name: a row's own set has no say in how sure the others are. Where even
-    these are often mistaken, as with classes that overlap widely, it is too high.
+    It is the share under which the sets are likeliest, given what all other rows say of each. Where
+    classes overlap the others are unsure, and a set without the label they name is no surprise;
+    where they are sure, it is. How far their sureness can be trusted is estimated beside it.
 
     Parameters
     ----------
@@ -196,7 +198,7 @@ def estimate_noise(
     Returns
     -------
     noise : float
-        0 if it is less than 0.03, which the others' own mistakes can explain; at most 0.5.
+        At most 0.5; 0 if it is less than 0.03, or if the sets are about as likely without noise.
 
     Examples
     --------
@@ -221,23 +223,32 @@ def estimate_noise(
             max_rounds=_WARM_UP + 4,
             grades=grades,
         )
-        previous, noise = noise, missed_rate(votes.left_out, candidates, ridge.ranks)
+        previous, noise = noise, likeliest_noise(votes.left_out, candidates, ridge.ranks)
         if noise == 0 or abs(noise - previous) < 0.01:
             break
     return noise
 
 
-def missed_rate(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) -> float:
-    """Return how often the label that others are surest of is no candidate, as `estimate_noise`."""
-    best, named = scores.topk(2, dim=1)
-    margin, covered = best[:, 0] - best[:, 1], candidates.gather(1, named[:, :1])[:, 0]
-    if ranks.several:
-        told = zip(*ranks.gather((margin.cpu(), covered.cpu())), strict=True)
-        margin, covered = (torch.cat(parts) for parts in told)
-    sure = margin.argsort(descending=True)
-    sure = sure[: math.ceil(_SURE_SHARE * len(sure))]
-    rate = 1 - float(covered[sure].double().mean())
-    return 0.0 if rate < _LEAST_NOISE else min(rate, 0.5)
+def likeliest_noise(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) -> float:
+    """Return the share of wrong sets that scores of labels make likeliest, as `estimate_noise`."""
+    S = candidates.to(scores.dtype)
+    can_be_wrong = ~candidates.all(dim=1)
+    # by the odds of a label outside under even noise: how likely the set is if it is wrong
+    ratio = ranks.join(outside_odds(S, 0.5)[can_be_wrong, 0])
+    logits = scores.clamp(min=FLOOR).log()
+    best, without = (-math.inf, 0.0), -math.inf
+    for power in _POWERS:
+        proba = (power * logits).softmax(dim=1)
+        right = ranks.join((proba * S).sum(dim=1)[can_be_wrong])
+        wrong = (1 - right).clamp(min=0) * ratio
+        noise = _FIRST_NOISE
+        for _ in range(50):  # expectation maximisation
+            noise = float((noise * wrong / (noise * wrong + (1 - noise) * right)).mean())
+        best = max(best, (float((noise * wrong + (1 - noise) * right).log().sum()), noise))
+        without = max(without, float(right.log().sum()))
+    n_rows = ranks.total(len(S))
+    gain, noise = best[0] - without, best[1] * len(ratio) / n_rows
+    return min(noise, 0.5) if noise >= _LEAST_NOISE and gain > math.log(n_rows) else 0.0
 
 
 def votes_from_scores(
