@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._ranks import ALONE, Ranks
 from ._leave_one_out import ExactRidge, LandmarkRidge
 
 __all__ = [
@@ -145,7 +146,8 @@ def kernel_votes(
     odds = outside_odds(S, noise, grades) if noise else None
     P = S if odds is None else S + (1 - S) * odds
     P = regrade_votes(P / P.sum(dim=1, keepdim=True), grades)
-    first_shares = P.mean(dim=0)
+    ranks = ridge.ranks
+    first_shares = ranks.mean(P)
     measures = count_strength == "auto"
     strength = 0.0 if measures else float(count_strength)
     off = not measures and strength == 0
@@ -157,13 +159,13 @@ def kernel_votes(
             if measures:
                 strength = (DEPENDENT - dependence) / (DEPENDENT - INDEPENDENT)
                 strength = min(max(strength, 0.0), 1.0)
-        shares = P.mean(dim=0)
+        shares = ranks.mean(P)
         Q = ridge.left_out(P)
         log_shares = _log_shares(first_shares, shares) * (not off)
-        log_rates = _log_rates(S, Q)
+        log_rates = _log_rates(S, Q, ranks)
         previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, odds)
         P = regrade_votes(P, grades)
-        if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
+        if n_rounds > warm_up and max(ranks.gather(float((P - previous).abs().max()))) <= tol:
             break
     Q = ridge.left_out(P)  # of the votes that are returned
     return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares, noise)
@@ -221,31 +223,32 @@ def estimate_noise(
             max_rounds=_WARM_UP + 4,
             grades=grades,
         )
-        previous, noise = noise, likeliest_noise(votes.left_out, candidates)
+        previous, noise = noise, likeliest_noise(votes.left_out, candidates, ridge.ranks)
         if noise == 0 or abs(noise - previous) < 0.01:
             break
     return noise
 
 
-def likeliest_noise(scores: Tensor, candidates: Tensor) -> float:
+def likeliest_noise(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) -> float:
     """Return the share of wrong sets that scores of labels make likeliest, as `estimate_noise`."""
     S = candidates.to(scores.dtype)
     can_be_wrong = ~candidates.all(dim=1)
     # by the odds of a label outside under even noise: how likely the set is if it is wrong
-    ratio = outside_odds(S, 0.5)[can_be_wrong, 0]
+    ratio = ranks.join(outside_odds(S, 0.5)[can_be_wrong, 0])
     logits = scores.clamp(min=FLOOR).log()
     best, without = (-math.inf, 0.0), -math.inf
     for power in _POWERS:
         proba = (power * logits).softmax(dim=1)
-        right = (proba * S).sum(dim=1)[can_be_wrong]
+        right = ranks.join((proba * S).sum(dim=1)[can_be_wrong])
         wrong = (1 - right).clamp(min=0) * ratio
         noise = _FIRST_NOISE
         for _ in range(50):  # expectation maximisation
             noise = float((noise * wrong / (noise * wrong + (1 - noise) * right)).mean())
         best = max(best, (float((noise * wrong + (1 - noise) * right).log().sum()), noise))
         without = max(without, float(right.log().sum()))
-    gain, noise = best[0] - without, best[1] * float(can_be_wrong.double().mean())
-    return min(noise, 0.5) if noise >= _LEAST_NOISE and gain > math.log(len(S)) else 0.0
+    n_rows = ranks.total(len(S))
+    gain, noise = best[0] - without, best[1] * len(ratio) / n_rows
+    return min(noise, 0.5) if noise >= _LEAST_NOISE and gain > math.log(n_rows) else 0.0
 
 
 def votes_from_scores(
@@ -341,16 +344,21 @@ def _likelihood(candidates: Tensor, log_rates: Tensor) -> Tensor:
     return candidates @ present.T + (1 - candidates) @ absent.T
 
 
-def _log_rates(candidates: Tensor, scores: Tensor) -> Tensor:
+def _log_rates(candidates: Tensor, scores: Tensor, ranks: Ranks = ALONE) -> Tensor:
     labels = scores.clamp(min=FLOOR).square()
-    return _rates(candidates, labels / labels.sum(dim=1, keepdim=True))
+    return _rates(candidates, labels / labels.sum(dim=1, keepdim=True), ranks)
 
 
-def _rates(candidates: Tensor, labels: Tensor) -> Tensor:
+def _rates(candidates: Tensor, labels: Tensor, ranks: Ranks = ALONE) -> Tensor:
     others = 1 - labels
-    overall = (others * candidates).sum(dim=0) / others.sum(dim=0).clamp(min=1e-9)
-    rates = labels.T @ candidates + _SHRINKAGE * overall
-    rates = (rates / (labels.sum(dim=0)[:, None] + _SHRINKAGE)).clamp(1e-3, 1 - 1e-3)
+    joined, n_others, pairs, n_labels = ranks.totals(
+        (others * candidates).sum(dim=0),
+        others.sum(dim=0),
+        labels.T @ candidates,
+        labels.sum(dim=0),
+    )
+    rates = pairs + _SHRINKAGE * (joined / n_others.clamp(min=1e-9))
+    rates = (rates / (n_labels[:, None] + _SHRINKAGE)).clamp(1e-3, 1 - 1e-3)
     rates.diagonal().fill_(1 - 1e-6)  # a row's label is one of its candidates
     return torch.stack([rates.log(), torch.log1p(-rates)])
 
@@ -392,15 +400,20 @@ def candidate_dependence(
     >>> [candidate_dependence(ridge, S, labels) > 0.5 for S in (by_chance, by_place)]
     [False, True]
     """
-    S = candidates.to(labels.dtype)
-    usual = (labels.T @ S) / labels.sum(dim=0)[:, None].clamp(min=1e-9)
-    surprise = S - labels @ usual
-    surprise -= surprise.mean(dim=0)
-    variance = float(surprise.square().mean())
+    S, ranks = candidates.to(labels.dtype), ridge.ranks
+    pairs, n_labels = ranks.totals(labels.T @ S, labels.sum(dim=0))
+    surprise = S - labels @ (pairs / n_labels[:, None].clamp(min=1e-9))
+    surprise -= ranks.mean(surprise)
+    variance = _mean_square(surprise, ranks)
     if variance < 1e-12:  # labels explain everything
         return 0.0
-    error = float((surprise - ridge.left_out(surprise)).square().mean())
+    error = _mean_square(surprise - ridge.left_out(surprise), ranks)
     return 1 - error / variance / ridge.noise_error
+
+
+def _mean_square(values: Tensor, ranks: Ranks) -> float:
+    squares = values.square()
+    return float(ranks.mean(squares.mean(dim=1)) if ranks.several else squares.mean())
 
 
 def _log_shares(first: Tensor, present: Tensor) -> Tensor:
