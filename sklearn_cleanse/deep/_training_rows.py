@@ -2,14 +2,15 @@
 
 What belongs to a candidate (its confidence, its weight) lives in flat tensors, in the order of the
 candidate matrix's entries, so that memory follows the candidates and not rows times classes. The
-index arithmetic is done on the host, for many batches at once; a batch is slices and one scatter.
+index arithmetic is done on the host, and inputs, candidates and weights are gathered, for many
+batches at once; a batch is slices of that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +23,7 @@ from .._rows import SparseRows
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
 
-#: Rows per block of index arithmetic.
+#: Rows, at most, that batches are cut from at a time.
 INDEX_ROWS = 2**14
 
 #: Up to so many values, scaled features are kept; beyond, each batch is scaled when it is cut.
@@ -43,27 +44,32 @@ class Batch:
 
     ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
     positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
-    of Eq. (9), and ``max_count`` the largest upper bound, known on the host.
+    of Eq. (9), and ``max_count`` the largest upper bound, known on the host. The batches of an
+    epoch also have the network's ``inputs``, the candidates' ``weights`` (rows × classes) and those
+    of the rows, if there are any.
     """
 
     rows: Tensor
     entries: Tensor
     cells: Tensor
-    shape: tuple[int, int]
+    candidates: Tensor
     bounds: Tensor | None = None
     max_count: int | None = None
+    inputs: Tensor | None = None
+    weights: Tensor | None = None
+    sample_weight: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.candidates.shape
 
     def dense(self, values: Tensor) -> Tensor:
         """Lay values of the candidates out as a (rows × classes) block, zero elsewhere."""
-        block = values.new_zeros(self.shape[0] * self.shape[1])
-        return block.scatter_(0, self.cells, values).view(self.shape)
+        return _dense(values, self.cells, self.shape)
 
-    @cached_property
-    def candidates(self) -> Tensor:
-        block = torch.zeros(
-            self.shape[0] * self.shape[1], dtype=torch.bool, device=self.rows.device
-        )
-        return block.index_fill_(0, self.cells, True).view(self.shape)
+
+def _dense(values: Tensor, cells: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return values.new_zeros(math.prod(shape)).scatter_(0, cells, values).view(shape)
 
 
 class TrainingRows(torch.utils.data.Dataset):
@@ -187,9 +193,15 @@ class TrainingRows(torch.utils.data.Dataset):
         n, size = len(rows), rows_per_block(*widths)
         return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
 
-    def epoch(self, batch_size: int, rng: np.random.RandomState, bounds: bool) -> Iterator[Batch]:
-        """Shuffle the rows and cut them into the batches of one epoch."""
-        return self.batches(self.shuffled(rng), self.batch_sizes(batch_size), bounds)
+    def epoch(
+        self, batch_size: int, rng: np.random.RandomState, weights: Tensor, bounds: bool
+    ) -> Iterator[Batch]:
+        """Shuffle the rows and cut them into the batches of one epoch, ready for training.
+
+        ``weights`` has one number for each candidate. A row is visited once, so that its weights
+        are what they are when its batch is cut, though a step before may change others.
+        """
+        return self.batches(self.shuffled(rng), self.batch_sizes(batch_size), bounds, weights)
 
     def batch_sizes(self, batch_size: int) -> list[int]:
         """Return the size of each batch of an epoch."""
@@ -202,41 +214,66 @@ class TrainingRows(torch.utils.data.Dataset):
             sizes.append(n % size)
         return sizes
 
-    def batches(self, order: np.ndarray, sizes: list[int], bounds: bool = False) -> Iterator[Batch]:
+    def batches(
+        self,
+        order: np.ndarray,
+        sizes: list[int],
+        bounds: bool = False,
+        weights: Tensor | None = None,
+    ) -> Iterator[Batch]:
         """Cut rows, in the given order, into batches of the given sizes.
 
-        With ``bounds``, each batch carries its label counts. The index arithmetic is done for
-        some thousand rows at a time, so that it never takes much memory.
+        With ``bounds``, each batch carries its label counts, and with ``weights``, one for each
+        candidate, all that a step needs. This is done for some thousand rows at a time, so that it
+        never takes much memory.
         """
+        widths = self.n_classes, 0 if weights is None else self.input_shape.numel()
+        at_once = min(INDEX_ROWS, rows_per_block(*widths))
         start = first = 0
         for i, end in enumerate(np.cumsum(sizes).tolist(), start=1):
-            if end - start >= INDEX_ROWS or i == len(sizes):
-                yield from self._cut(order[start:end], sizes[first:i], bounds)
+            if end - start >= at_once or i == len(sizes):
+                yield from self._cut(order[start:end], sizes[first:i], bounds, weights)
                 start, first = end, i
 
-    def _cut(self, order: np.ndarray, sizes: list[int], bounds: bool) -> Iterator[Batch]:
+    def _cut(
+        self, order: np.ndarray, sizes: list[int], bounds: bool, weights: Tensor | None
+    ) -> Iterator[Batch]:
         ends = np.cumsum(sizes)
-        starts = ends - sizes
         counts = self.counts[order]
         entry_ends = np.cumsum(counts)
         within = np.arange(counts.sum()) - np.repeat(entry_ends - counts, counts)
         entries = np.repeat(self.indptr[order], counts) + within
         columns = self.indices[entries]
         batch_of_row = np.repeat(np.arange(len(sizes)), sizes)
-        local_row = np.arange(len(order)) - starts[batch_of_row]
-        cells = np.repeat(local_row, counts) * self.n_classes + columns
+        row = np.arange(len(order))
+        local_row = row - (ends - sizes)[batch_of_row]
+        all_cells = self._to_device(np.repeat(row, counts) * self.n_classes + columns)
+        cells = self._to_device(np.repeat(local_row, counts) * self.n_classes + columns)
         widths = np.diff(entry_ends[ends - 1], prepend=0).tolist()
-        limits = highest = [None] * len(sizes)
+        nothing = [None] * len(sizes)
+        limits = highest = inputs = weighed = sample_weight = nothing
         if bounds:
             batch_of_entry = np.repeat(batch_of_row, counts)
             limits, highest = self._bounds(batch_of_entry, columns, counts, len(sizes))
+        rows, flat = self._to_device(order), self._to_device(entries)
+        shape = len(order), self.n_classes
+        is_candidate = torch.zeros(math.prod(shape), dtype=torch.bool, device=self.device)
+        is_candidate = is_candidate.index_fill_(0, all_cells, True).view(shape)
+        if weights is not None:
+            inputs = self.inputs(rows).split(sizes)
+            weighed = _dense(weights[flat], all_cells, shape).split(sizes)
+            if self.sample_weight is not None:
+                sample_weight = self.sample_weight[rows].split(sizes)
         parts = (
-            self._to_device(order).split(sizes),
-            self._to_device(entries).split(widths),
-            self._to_device(cells).split(widths),
-            [(size, self.n_classes) for size in sizes],
+            rows.split(sizes),
+            flat.split(widths),
+            cells.split(widths),
+            is_candidate.split(sizes),
             limits,
             highest,
+            inputs,
+            weighed,
+            sample_weight,
         )
         for part in zip(*parts, strict=True):
             yield Batch(*part)
