@@ -9,6 +9,7 @@ import pytest
 
 from sklearn_cleanse import PLCGRClassifier
 from sklearn_cleanse.candidates import check_candidates
+from sklearn_cleanse.candidates._labels import join_classes
 from sklearn_cleanse.datasets import candidates_from_votes
 from sklearn_cleanse.metrics import (
     approximated_accuracy,
@@ -202,3 +203,23 @@ def test_tuples_are_labels_from_fit_to_score(blobs):
 def test_measures_read_a_generator_once():
     sets = [{"cat", "dog"}, {"cat"}]
     assert covering_rate((row for row in sets), ["dog", "dog"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([np.array([2, 0]), np.array([1], dtype=np.uint8)], np.array([0, 1, 2])),
+        ([np.array(["b"]), np.array(["a", "ccc"])], np.array(["a", "b", "ccc"])),
+        ([np.array(["b"], object), np.array(["a"])], np.array(["a", "b"], object)),
+        ([np.array([BIG]), np.array([BIG - 1])], np.array([BIG - 1, BIG])),
+    ],
+)
+def test_classes_of_several_parts_are_all_their_labels_in_order(parts, expected):
+    joined = join_classes(parts)
+    np.testing.assert_array_equal(joined, expected)
+    assert joined.dtype == expected.dtype
+
+
+def test_parts_whose_labels_differ_in_type_have_no_common_classes():
+    with pytest.raises(ValueError, match="labels of different types cannot be ordered"):
+        join_classes([np.array(["a"]), np.array([1])])

@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     ["_version"],
     ["_issue_table", "_model_file", "_rows", "_table", "pipelines"],
-    ["_device"],
+    ["_device", "_ranks"],
     ["candidates"],
     ["comparison", "counts", "datasets", "metrics", "model_selection", "scaling"],
     ["base", "losses", "votes"],

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ._labels import order_labels
 from ._matrix import check_sparse_format, dense_frame
-from ._read import check_candidates
+from ._read import check_candidates, match_columns, read_form
 
 #: A grade counts at least so much of the largest one of its row.
 LEAST_GRADE = 1e-9
@@ -62,6 +63,14 @@ def check_graded(
     top = np.maximum.reduceat(grades.data, grades.indptr[:-1])
     grades.data = (grades.data / np.repeat(top, counts)).clip(LEAST_GRADE)
     return classes, candidates, None if (grades.data == 1).all() else grades
+
+
+def find_classes(y: Any, *, graded: bool = True) -> tuple[np.ndarray, bool]:
+    """Return the classes that ``y`` names, and whether these are the columns of a matrix."""
+    given = read_form(split_grades(y)[0] if graded else y)
+    if given.labels is not None:
+        return order_labels(given.labels, given.counts)[0], False
+    return match_columns(given.names, given.matrix, None), True
 
 
 def split_grades(y: Any) -> tuple[Any, sp.csr_array | None]:

@@ -34,6 +34,19 @@ def order_labels(
     return classes, find_columns(labels, classes)
 
 
+def join_classes(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the labels of several arrays of classes, sorted, each once."""
+    kinds = {part.dtype.kind for part in parts}
+    if len(kinds) == 1 and "O" not in kinds:
+        return np.unique(np.concatenate(parts))
+    labels: Any = [label for part in parts for label in part.tolist()]
+    if "O" in kinds:
+        array = np.empty(len(labels), dtype=object)
+        array[:] = labels
+        labels = array
+    return order_labels(labels)[0]
+
+
 def find_columns(labels: np.ndarray | Iterable[Any], classes: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, -1 where it is none of them."""
     position = {label: column for column, label in enumerate(classes.tolist())}

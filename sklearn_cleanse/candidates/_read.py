@@ -162,7 +162,7 @@ def encode(
     if given.matrix is None:
         classes, matrix = _mark(given.labels, given.counts, classes)
     else:
-        classes, matrix = _match_columns(given.names, given.matrix, classes), given.matrix
+        classes, matrix = match_columns(given.names, given.matrix, classes), given.matrix
     n_rows, n_classes = matrix.shape
     if n_samples is not None and n_rows != n_samples:
         raise ValueError(
@@ -258,9 +258,10 @@ def _mark(labels: Any, counts: Any, classes: np.ndarray | None) -> tuple[np.ndar
     return classes, matrix.astype(bool)
 
 
-def _match_columns(
+def match_columns(
     names: np.ndarray | None, matrix: sp.csr_array, classes: np.ndarray | None
 ) -> np.ndarray:
+    """Return the classes of a matrix's columns, or refuse columns that are not ``classes``."""
     if classes is None:
         if names is not None and len(set(names.tolist())) < len(names):
             twice = next(name for name in names.tolist() if names.tolist().count(name) > 1)

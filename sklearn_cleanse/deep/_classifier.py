@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
+from .._ranks import ALONE, Ranks
 from .._rows import SparseRows, refuse_text
 from ..base import (
     PartialLabelMixin,
@@ -32,9 +33,11 @@ from ..candidates._grades import label_odds, regrade, widen_grades
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
+from ._agreement import check_agreement, classes_of_all, rows_of_all
 from ._build import build_net
 from ._export import write_onnx
 from ._modules import MODULES
+from ._pool import Pool
 from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
 
@@ -294,8 +297,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         -------
         self : object
             The fitted estimator.
+
+        Notes
+        -----
+        Under an initialised torch process group, all its ranks train one model, each on the rows
+        that it is given: see "One fit on several GPUs or machines" in the documentation.
         """
-        self._validate_params()
         again = self.warm_start and hasattr(self, "net_")
         with unchanged_on_error(self):
             self._train(X, y, sample_weight, self.max_epochs, reset=not again)
@@ -326,7 +333,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self : object
             The trained estimator.
         """
-        self._validate_params()
         classes = None if classes is None else np.asarray(classes)
         first = not hasattr(self, "net_")
         if first and classes is None and not (sp.issparse(y) or np.ndim(y) == 2):
@@ -354,72 +360,88 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
 
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
         """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
-        loss = check_loss(self.loss)
-        check_index(X, y)
-        X = self._check_X(X, reset=reset)
-        known = classes if reset else self.classes_
-        classes, candidates, grades = check_graded(
-            y, graded=self.graded, n_samples=len(X), classes=known
-        )
-        check_class_prior(self.class_prior, classes)
-        random = check_random_state(self.random_state)
-        device = choose_device(self.device)
-        _net.check_callbacks(self.callbacks)
-        callbacks = [("progress", _net.Progress())] if self.verbose else []
-        used, weight = self._use_weights(sample_weight, X)
-        row_weight = np.bincount(used, minlength=len(X)) if weight is None else weight
-        row_weight = row_weight * (len(used) / row_weight.sum())
-        rank = content_rank(X, candidates if grades is None else grades)
-        if self.early_stopping:
-            used, out = self._hold_out(rank, used, random)
-            callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
-        if len(used) < 2:
-            raise ValueError("n_samples=1: one sample is not enough to train a network on")
-        weight = None if weight is None else weight[used]
-        is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
-        own_candidates = candidates if is_all else candidates[used]
-        own_grades = grades if grades is None or is_all else grades[used]
-        loss_params = check_loss_params(self.loss, self.loss_params, own_candidates, device, weight)
-        # A call that goes on draws differently from the one before, whatever the seed.
-        n_before = 0 if reset else len(self.net_.history)
-        own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
-        # From an order that does not depend on how the rows came.
-        by_content = np.argsort(rank[used], kind="stable")
-        shuffle = by_content[random.permutation(len(used))]
-        own_candidates, votes, kernel, scores = self._vote(
-            X, own_candidates, used, by_content, shuffle, device, own_grades
-        )
-        own_grades = widen_grades(own_grades, own_candidates)
-        start = None
-        if reset:
-            net, scaling = build_net(self, X, candidates, device, used[shuffle], own_random)
-        else:
-            net, scaling = copy.deepcopy(self.net_), self.scaling_
-            if not net.optimizer_.state:
-                warnings.warn(
-                    "the optimiser's state was dropped by drop_training_state or save; training "
-                    "goes on from the weights with a fresh optimiser",
-                    stacklevel=4,
-                )
-            if loss.confidences is not None:  # what it has learnt beats even odds
-                own_X = X if is_all else X[used]
-                start = net.confidences(own_X, own_candidates, loss.confidences)
-                start = regrade(start, own_grades).data
-        rows = TrainingRows(
-            X,
-            own_candidates,
-            weight,
-            device,
-            rank[used],
-            net.module_.scaling,
-            used=None if is_all else used,
-            confidences=start,
-            votes=votes,
-            grades=None if own_grades is None else own_grades.data,
-        )
-        rng = np.random.RandomState(random.randint(2**30) + n_before)
-        training = self._plan(loss, loss_params, own_candidates, device, epochs)
-        callbacks += copy.deepcopy(self.callbacks or [])
+        ranks = Ranks.now()
+        with ranks.together():
+            self._validate_params()
+            loss = check_loss(self.loss)
+            check_index(X, y)
+            X = self._check_X(X, reset=reset)
+            known = classes if reset else self.classes_
+            n_before = 0 if reset else len(self.net_.history)
+            call = {"epochs": epochs, "epochs before": n_before}
+            call["whether rows have weights"] = sample_weight is not None
+            check_agreement(ranks, self, X, known, call)
+            if known is None and ranks.several:
+                known = classes_of_all(ranks, y, self.graded)
+            classes, candidates, grades = check_graded(
+                y, graded=self.graded, n_samples=len(X), classes=known
+            )
+            if any(ranks.gather(grades is not None)) and grades is None:
+                grades = candidates.astype(float)
+            check_class_prior(self.class_prior, classes)
+            random = ranks.first(check_random_state(self.random_state))
+            own_draws = ranks.fork(random)
+            device = choose_device(self.device)
+            _net.check_callbacks(self.callbacks)
+            callbacks = [("progress", _net.Progress())] if self.verbose and not ranks.rank else []
+            used, weight = self._use_weights(sample_weight, X, ranks)
+            row_weight = np.bincount(used, minlength=len(X)) if weight is None else weight
+            row_weight = row_weight * (ranks.total(len(used)) / ranks.total(row_weight.sum()))
+            rank = content_rank(X, candidates if grades is None else grades)
+            if self.early_stopping:
+                used, out = self._hold_out(rank, used, own_draws)
+                callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
+            if len(used) < 2:
+                raise ValueError("n_samples=1: one sample is not enough to train a network on")
+            weight = None if weight is None else weight[used]
+            is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
+            own_candidates = candidates if is_all else candidates[used]
+            own_grades = grades if grades is None or is_all else grades[used]
+            told = own_candidates, weight
+            if loss.check is not None:  # which may look at the rows of all ranks
+                told = rows_of_all(ranks, *told)
+            loss_params = check_loss_params(self.loss, self.loss_params, told[0], device, told[1])
+            # A call that goes on draws differently from the one before, whatever the seed.
+            own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
+            parts = X, candidates, used, own_candidates, own_grades, rank[used]
+            own = Pool.of(*parts, own_draws)
+            pool = own.shared(ranks, random)
+            own_candidates, votes, kernel, scores = self._vote(own, pool, device, ranks)
+            own_grades = widen_grades(own_grades, own_candidates)
+            start = None
+            if reset:
+                shuffled = pool.used[pool.shuffle]
+                net, scaling = build_net(self, pool.X, pool.sets, device, shuffled, own_random)
+            else:
+                net, scaling = copy.deepcopy(self.net_), self.scaling_
+                if not net.optimizer_.state:
+                    warnings.warn(
+                        "the optimiser's state was dropped by drop_training_state or save; "
+                        "training goes on from the weights with a fresh optimiser",
+                        stacklevel=4,
+                    )
+                if loss.confidences is not None:  # what it has learnt beats even odds
+                    own_X = X if is_all else X[used]
+                    start = net.confidences(own_X, own_candidates, loss.confidences)
+                    start = regrade(start, own_grades).data
+            rows = TrainingRows(
+                X,
+                own_candidates,
+                weight,
+                device,
+                rank[used],
+                net.module_.scaling,
+                used=None if is_all else used,
+                confidences=start,
+                votes=votes,
+                grades=None if own_grades is None else own_grades.data,
+                ranks=ranks,
+            )
+            rng = ranks.fork(np.random.RandomState(random.randint(2**30) + n_before))
+            if ranks.rank:  # initial weights are the same on all ranks, what is dropped is not
+                own_random = OwnRandom(own_draws.randint(2**31 - 1))
+            training = self._plan(loss, loss_params, own_candidates, device, epochs, ranks)
+            callbacks += copy.deepcopy(self.callbacks or [])
         interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
         self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
         self._calibration_ = training.calibration
@@ -431,7 +453,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if self._noise:  # a label outside may be the true one
             odds = label_odds(candidates, self._noise, grades)
             belief = regrade(self._training_proba(X, odds.astype(bool), used, scores), odds)
-        mass = class_mass(belief, candidates, row_weight)
+        mass = ranks.total(class_mass(belief, candidates, row_weight))
         goes_on = epochs is None and not reset  # partial_fit, which has seen other rows before
         self._class_mass = mass + self._class_mass if goes_on else mass
         self._sparse_candidates = sp.issparse(y)
@@ -443,21 +465,22 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.n_iter_ = len(self.history_)
         self.interrupted_ = interrupted
 
-    def _plan(self, loss, loss_params, candidates, device, epochs) -> _net.Training:
+    def _plan(self, loss, loss_params, candidates, device, epochs, ranks=ALONE) -> _net.Training:
         """Describe a training of some epochs; None: a single one, off the schedule."""
+        n_rows = ranks.total(candidates.shape[0])
         batch_size = self.batch_size
         if batch_size == "auto":
-            batch_size = int(np.clip(candidates.shape[0] // 64, 16, 256))
+            batch_size = int(np.clip(n_rows // 64, 16, 256))
         weight_decay = self.weight_decay
         if weight_decay == "auto":
-            weight_decay = 2e-4 * min(1.0, 5000 / candidates.shape[0])
+            weight_decay = 2e-4 * min(1.0, 5000 / n_rows)
         lr, schedule = self.lr, self.schedule
         if epochs is None:
             lr, schedule = lr / 10 if schedule == "onecycle" else lr, "constant"
         return _net.Training(
             loss=loss,
             loss_params=loss_params,
-            calibration=self._calibration(candidates, device, epochs is None),
+            calibration=self._calibration(candidates, device, epochs is None, ranks),
             epochs=1 if epochs is None else epochs,
             batch_size=batch_size,
             lr=lr,
@@ -466,12 +489,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             weight_decay=weight_decay / self.n_members,
         )
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
+    def _vote(self, own, pool, device, ranks):
         """Return the sets to train on, votes of all other rows, their regression and its scores.
 
         Here the sets are the candidates, and nobody votes.
         """
-        return candidates, None, None, None
+        return own.candidates, None, None, None
 
     def _training_proba(self, X, candidates, used, scores):
         """Return the confidence in each candidate of the training rows."""
@@ -481,7 +504,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return the say of that regression in predictions, which is none here."""
         return 0.0
 
-    def _calibration(self, candidates, device, at_once):
+    def _calibration(self, candidates, device, at_once, ranks):
         """Return what CleanSE adds, which is nothing here."""
         return None
 
@@ -514,7 +537,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             )
         return X
 
-    def _use_weights(self, sample_weight, X):
+    def _use_weights(self, sample_weight, X, ranks):
         """Return which rows to train on, repeated as often as asked, and all rows' weights."""
         if sample_weight is None:
             return np.arange(len(X)), None
@@ -525,7 +548,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"{1 / _LARGEST:.0e} and {_LARGEST:.0e}. Only ratios count: multiply all weights "
                 "by one number, and set to 0 what is then still too small"
             )
-        if (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X):
+        whole = (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X)
+        if all(ranks.gather(whole)):
             return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
         return np.flatnonzero(weight), weight
 

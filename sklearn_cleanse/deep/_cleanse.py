@@ -13,7 +13,6 @@ from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import first_equals
 from ..calibration import Calibration
 from ..candidates import candidate_softmax, check_graded, check_index, estimate_proportions
 from ..counts import COUNT_LOSSES
@@ -28,6 +27,7 @@ from ..losses import check_loss
 from ..votes import fit_kernel_votes
 from ..votes._kernel_votes import regrade_votes
 from . import _saving
+from ._agreement import rows_of_all
 from ._classifier import PartialLabelClassifier
 from ._training_rows import rows_per_block
 
@@ -380,36 +380,46 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
-    def _vote(self, X, candidates, used, by_content, shuffle, device, grades):
+    def _vote(self, own, pool, device, ranks):
         """Let all other rows vote on each row; return votes by candidate, and the regression.
 
         Where sets may be wrong, labels outside that get a good part of the vote join the set.
         """
+        neighbours_vote = self.vote != "kernel" and self.temperature > 1
+        if neighbours_vote and ranks.several:
+            raise ValueError(
+                f"vote={self.vote!r} seeks neighbours among all rows, and {ranks.size} ranks have "
+                "them in parts; use vote='kernel', or train in one process"
+            )
         if self.vote != "kernel" or self.temperature == 1:
             if self.noise != 0:
                 raise ValueError(
                     f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
                     "use vote='kernel' and temperature above 1, or noise=0"
                 )
-            return candidates, None, None, None
+            return own.candidates, None, None, None
+        # Where every rank has all rows, each computes all votes; else those on its own rows.
+        complete = pool.ours is not None
+        rows = pool if complete else own
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
-        marks = candidates if grades is None else grades
-        first = first_equals(X, marks, used, by_content)
-        voters = shuffle[first[shuffle] == shuffle]
+        first, voters = rows.distinct()
         votes, model, fitted = fit_kernel_votes(
-            X,
-            candidates[voters],
-            used[voters],
+            rows.X,
+            rows.candidates[voters],
+            rows.used[voters],
             count_strength=self.count_strength,
             noise=self.noise,
             n_landmarks=self.n_landmarks,
             device=device,
-            grades=None if grades is None else grades[voters],
+            grades=None if rows.grades is None else rows.grades[voters],
+            shared=None if complete else pool.sample(ranks),
         )
-        place = np.empty(len(used), dtype=np.int64)
+        if complete and pool.numbers is not None:
+            model.rows = pool.numbers[model.rows]
+        place = np.empty(len(rows.used), dtype=np.int64)
         place[voters] = np.arange(len(voters))
-        back = place[first]
-        proba = votes.proba.numpy()
+        back = place[first[rows.ours]]
+        candidates, proba = own.candidates, votes.proba.numpy()
         if model.noise:
             outside = sp.csr_array(proba >= JOIN_SHARE)[back]
             candidates = (candidates + outside).sorted_indices()
@@ -509,7 +519,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         super()._restore(file)
         vars(self).update(_saving.votes_from_file(self, file))
 
-    def _calibration(self, candidates, device, at_once):
+    def _calibration(self, candidates, device, at_once, ranks):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
         if self.vote_end is not None and self.vote_end <= self.vote_start:
             raise ValueError(
@@ -518,7 +528,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             )
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
-            proportions = estimate_proportions(candidates)
+            proportions = estimate_proportions(rows_of_all(ranks, candidates, None)[0])
             proportions = torch.tensor(proportions, dtype=torch.float32, device=device)
         return Calibration(
             temperature=self.temperature,

@@ -25,12 +25,14 @@ from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
 from .. import losses
 from .._device import as_tensor
+from .._ranks import AgreedStop
 from ..calibration import Calibration, Calibrator, Voters
 from ..losses import Loss, average_members, candidate_confidences
 from ..votes import cosine_directions
 from ._modules import MLP, MODULES, check_output, per_member, split_output
 from ._optimizer import one_cycle
 from ._random import OwnRandom
+from ._shared_norm import release_norms, share_norms
 from ._training_rows import Batch, TrainingRows, rows_per_block
 
 #: Names of the callbacks that belong to one call of `train` and are dropped after it.
@@ -97,10 +99,12 @@ def step_loss(training: Training, logits: Tensor, batch: Batch, weights: Tensor)
         base = function(*per_member(logits, *rows), **params)
     else:
         base = torch.stack([function(m, *rows, **params) for m in logits.unbind(1)]).mean()
-    total, count, mean = base, torch.zeros_like(base), average_members(logits)
+    count, mean = torch.zeros_like(base), average_members(logits)
+    total = base if batch.part is None else batch.part.share * base
     if training.counts:
-        count = training.calibration.count(mean, batch.bounds, batch.max_count)
-        total = base + training.calibration.count_weight * count
+        everyone = mean if batch.part is None else batch.part.with_others(mean)
+        count = training.calibration.count(everyone, batch.bounds, batch.max_count)
+        total = total + training.calibration.count_weight * count
     covered = batch.candidates.gather(1, mean.argmax(dim=1, keepdim=True)).mean(dtype=base.dtype)
     return StepLoss(total, base, count, covered, mean)
 
@@ -157,6 +161,8 @@ class CleanSENet(NeuralNet):
         outcome : Outcome
         """
         self._set_up(training, callbacks, len(rows.batch_sizes(training.batch_size)))
+        rows.ranks.take_first(self.module_)
+        share_norms(self.module_, rows.ranks)
         calibrator, keeps = None, training.loss.confidences is not None
         if training.calibration is not None:
             space = training.calibration.neighbor_space
@@ -181,12 +187,17 @@ class CleanSENet(NeuralNet):
                     weights = rows.confidences if keeps else rows.even_weights()
                 means = self._train_epoch(rows, training, calibrator, weights, done, rng, network)
                 self._record(means, training, calibrator, began)
-                self.notify("on_epoch_end", dataset_train=rows, dataset_valid=None)
+                with rows.ranks.stop_together(_asked_by_callback):
+                    self.notify("on_epoch_end", dataset_train=rows, dataset_valid=None)
         except KeyboardInterrupt as stop:
+            if rows.ranks.several and not isinstance(stop, AgreedStop):
+                raise  # the others may be at another step
             interrupted = not _asked_by_callback(stop)
         self.notify("on_train_end", X=rows, y=None)
+        rows.ranks.take_first(self.module_)  # buffers that a module keeps by its own rows
         if type(network) is MLP:
             network.draw_from(None)
+        release_norms(self.module_, rows.ranks)
         kept = [(name, callback) for name, callback in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
         return Outcome(interrupted, None if calibrator is None else calibrator.voters())
@@ -217,7 +228,7 @@ class CleanSENet(NeuralNet):
         self.initialize_callbacks()
 
     def _train_epoch(self, rows, training, calibrator, weights, done, rng, network) -> Tensor:
-        """Visit each row once; return the mean base loss, count loss and covering rate."""
+        """Visit each row once; return the mean base loss, count loss and covering rate of all."""
         self._set_training(True)
         self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
         sums = torch.zeros(3, device=rows.device)
@@ -227,11 +238,11 @@ class CleanSENet(NeuralNet):
             X = batch.inputs
             self.notify("on_batch_begin", batch=(X, batch), training=True)
             output, loss = self.train_step(network, rows, training, batch, voters, done)
-            sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / len(rows))
+            sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / rows.n_total)
             self.notify(
                 "on_batch_end", batch=(X, batch), training=True, loss=loss.total, y_pred=output
             )
-        return sums
+        return rows.ranks.add_(sums)
 
     def train_step(
         self, network, rows, training, batch, voters=None, done=0.0
@@ -252,6 +263,7 @@ class CleanSENet(NeuralNet):
             weights = voters.batch_weights(near, batch.candidates, weights, done)
         loss = step_loss(training, logits, batch, weights)
         loss.total.backward()
+        rows.ranks.add_gradients(self.module_)
         self.notify(
             "on_grad_computed",
             named_parameters=TeeGenerator(self.module_.named_parameters()),
@@ -401,6 +413,8 @@ def _asked_by_callback(stop: KeyboardInterrupt) -> bool:
 
     An interrupt by the user can arrive in such a callback, too, but then not at a raise statement.
     """
+    if isinstance(stop, AgreedStop):
+        return True
     last = stop.__traceback__
     while last.tb_next is not None:
         last = last.tb_next
@@ -454,11 +468,13 @@ class ValidationScore(SkorchCallback):
     def __init__(self, X, candidates):
         self.X, self.candidates = X, candidates
 
-    def on_epoch_end(self, net, **kwargs):
+    def on_epoch_end(self, net, dataset_train=None, **kwargs):
         best = net.most_likely(self.X)
         believed = net.confidences(self.X, self.candidates)
         predicted = believed.indices == np.repeat(best, np.diff(believed.indptr))
-        score = float(believed.data[predicted].sum(dtype=np.float64)) / len(best)
+        sums = np.array([believed.data[predicted].sum(dtype=np.float64), len(best)])
+        total, n_rows = dataset_train.ranks.total(sums).tolist()
+        score = total / n_rows
         net.history.record("validation_score", score)
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .._device import as_tensor
+from .._ranks import ALONE, Ranks, RowsOfAll
 from .._rows import SparseRows
 
 #: Largest number of values in one block of a search or a prediction.
@@ -38,6 +39,24 @@ def rows_per_block(*widths: int) -> int:
     return max(64, BLOCK_VALUES // max(*widths, 1024))
 
 
+@dataclass(frozen=True)
+class Part:
+    """A rank's rows within the batch of all ranks.
+
+    ``share`` is the part that the mean over these rows has in the mean over all; they begin at
+    ``start`` of all ``n_rows``.
+    """
+
+    ranks: Ranks
+    start: int
+    n_rows: int
+    share: float
+
+    def with_others(self, values: Tensor) -> Tensor:
+        """Return a row of values for each row of all ranks, from those of this rank's rows."""
+        return RowsOfAll.apply(values, self.start, self.n_rows, self.ranks)
+
+
 @dataclass(eq=False)
 class Batch:
     """The candidates of some rows, as the training step needs them.
@@ -46,7 +65,8 @@ class Batch:
     positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
     of Eq. (9), and ``max_count`` the largest upper bound, known on the host. The batches of an
     epoch also have the network's ``inputs``, the candidates' ``weights`` (rows × classes) and those
-    of the rows, if there are any.
+    of the rows, if there are any. Where several ranks train, ``part`` tells which part of their
+    batch these rows are, and bounds are those of all.
     """
 
     rows: Tensor
@@ -58,6 +78,7 @@ class Batch:
     inputs: Tensor | None = None
     weights: Tensor | None = None
     sample_weight: Tensor | None = None
+    part: Part | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -97,6 +118,8 @@ class TrainingRows(torch.utils.data.Dataset):
     grades : ndarray of shape (n_candidates,), default=None
         Odds of each candidate beforehand, in the same order, 1 for the best of a row. Even odds if
         None.
+    ranks : Ranks, default=ALONE
+        Those that train together, each on rows of its own.
     """
 
     def __init__(
@@ -111,6 +134,7 @@ class TrainingRows(torch.utils.data.Dataset):
         confidences=None,
         votes=None,
         grades=None,
+        ranks=ALONE,
     ):
         self.X = X if isinstance(X, SparseRows) else as_tensor(X, device)
         self.device = torch.empty(0, device=device).device
@@ -137,6 +161,9 @@ class TrainingRows(torch.utils.data.Dataset):
             self.votes = torch.tensor(votes, dtype=torch.float32, device=self.device)
         self.by_content = np.argsort(rank, kind="stable")
         self.scaling = scaling
+        self.ranks = ranks
+        self.n_by_rank = ranks.gather(len(self))
+        self.n_total = sum(self.n_by_rank)
         self.input_shape, self._scaled = self._scale()
 
     def __len__(self) -> int:
@@ -201,11 +228,15 @@ class TrainingRows(torch.utils.data.Dataset):
         ``weights`` has one number for each candidate. A row is visited once, so that its weights
         are what they are when its batch is cut, though a step before may change others.
         """
-        return self.batches(self.shuffled(rng), self.batch_sizes(batch_size), bounds, weights)
+        order = self.shuffled(rng)
+        if not self.ranks.several:
+            return self.batches(order, self.batch_sizes(batch_size), bounds, weights)
+        return self._parts(order, self._sizes_by_rank(batch_size), bounds, weights)
 
     def batch_sizes(self, batch_size: int) -> list[int]:
-        """Return the size of each batch of an epoch."""
-        n, size = len(self), min(batch_size, len(self))
+        """Return the size of each batch of an epoch, which several ranks share."""
+        n = self.n_total
+        size = min(batch_size, n)
         sizes = [size] * (n // size)
         # Batch norm needs two rows: a last batch of one joins the batch before it.
         if n % size == 1 and n > 1:
@@ -214,26 +245,61 @@ class TrainingRows(torch.utils.data.Dataset):
             sizes.append(n % size)
         return sizes
 
+    def _sizes_by_rank(self, batch_size: int) -> np.ndarray:
+        """Return how many rows each rank has in each batch, of shape (n_ranks, n_batches).
+
+        Each rank spreads its rows over as many batches as one process would make of all rows.
+        """
+        n_batches = len(self.batch_sizes(batch_size))
+        rank = int(np.argmin(self.n_by_rank))
+        if self.n_by_rank[rank] < n_batches:
+            raise ValueError(
+                f"rank {rank} has {self.n_by_rank[rank]} rows, fewer than the {n_batches} steps of "
+                f"an epoch; spread the rows more evenly, or raise batch_size (now {batch_size})"
+            )
+        ends = np.outer(self.n_by_rank, np.arange(n_batches + 1)) // n_batches
+        return np.diff(ends, axis=1)
+
+    def _parts(
+        self, order: np.ndarray, sizes: np.ndarray, bounds: bool, weights: Tensor
+    ) -> Iterator[Batch]:
+        """Cut this rank's part of each batch."""
+        own, n_rows, starts = sizes[self.ranks.rank], sizes.sum(axis=0), sizes.cumsum(axis=0)
+        starts = starts[self.ranks.rank] - own
+        shares = own / n_rows
+        if self.sample_weight is not None:
+            weight = self.sample_weight.cpu().numpy().astype(np.float64)[order]
+            weight = np.add.reduceat(weight, np.cumsum(own) - own)
+            shares = weight / self.ranks.total(weight)
+        batches = self.batches(order, own.tolist(), bounds, weights, int(sizes.max()))
+        parts = zip(starts.tolist(), n_rows.tolist(), shares.tolist(), strict=True)
+        for batch, part in zip(batches, parts, strict=True):
+            batch.part = Part(self.ranks, *part)
+            yield batch
+
     def batches(
         self,
         order: np.ndarray,
         sizes: list[int],
         bounds: bool = False,
         weights: Tensor | None = None,
+        largest: int | None = None,
     ) -> Iterator[Batch]:
         """Cut rows, in the given order, into batches of the given sizes.
 
         With ``bounds``, each batch carries its label counts, and with ``weights``, one for each
         candidate, all that a step needs. This is done for some thousand rows at a time, so that it
-        never takes much memory.
+        never takes much memory; ``largest`` is the size of the largest batch, on any rank, so that
+        all ranks do it for the same batches.
         """
         widths = self.n_classes, 0 if weights is None else self.input_shape.numel()
-        at_once = min(INDEX_ROWS, rows_per_block(*widths))
-        start = first = 0
-        for i, end in enumerate(np.cumsum(sizes).tolist(), start=1):
-            if end - start >= at_once or i == len(sizes):
-                yield from self._cut(order[start:end], sizes[first:i], bounds, weights)
-                start, first = end, i
+        n_rows = min(INDEX_ROWS, rows_per_block(*widths))
+        at_once = -(-n_rows // (largest or max(sizes, default=1)))
+        ends = np.cumsum([0, *sizes])
+        for first in range(0, len(sizes), at_once):
+            some = sizes[first : first + at_once]
+            part = order[ends[first] : ends[first + len(some)]]
+            yield from self._cut(part, some, bounds, weights)
 
     def _cut(
         self, order: np.ndarray, sizes: list[int], bounds: bool, weights: Tensor | None
@@ -285,7 +351,7 @@ class TrainingRows(torch.utils.data.Dataset):
         clean = np.repeat(counts == 1, counts)
         lower = np.bincount(place[clean], minlength=size)
         upper = np.bincount(place, minlength=size)
-        limits = np.stack([lower, upper]).reshape(2, n_batches, self.n_classes)
+        limits = self.ranks.total(np.stack([lower, upper])).reshape(2, n_batches, self.n_classes)
         return self._to_device(limits.transpose(1, 0, 2)).unbind(), limits[1].max(axis=1).tolist()
 
     def _to_device(self, values: np.ndarray) -> Tensor:

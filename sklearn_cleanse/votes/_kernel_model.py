@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from .._model_file import ModelFile
+from .._ranks import ALONE
 from .._rows import SparseRows
 from ._kernel_votes import KernelVotes, kernel_votes, votes_from_scores
 from ._kernels import MeanKernel, SparseViews
-from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, check_memory, make_ridge
+from ._leave_one_out import RIDGE, ExactRidge, LandmarkRidge, SharedRows, check_memory, make_ridge
 
 __all__ = ["KernelModel", "fit_kernel_votes"]
 
@@ -76,7 +77,7 @@ class KernelModel:
         self.X, self.rows, self.candidates = X, rows, candidates
         self.is_clean = candidates.sum(axis=1) == 1
         self.coef = ridge.coefficients(votes.proba).cpu()
-        self.intercept = votes.proba.mean(dim=0).cpu().to(self.coef.dtype)
+        self.intercept = ridge.ranks.mean(votes.proba).cpu().to(self.coef.dtype)
         self.log_rates = votes.log_rates.cpu().to(self.coef.dtype)
         self.log_shares = votes.log_shares.cpu().to(self.coef.dtype)
         self.count_strength, self.dependence = votes.count_strength, votes.dependence
@@ -321,6 +322,7 @@ def fit_kernel_votes(
     max_memory: float = 8.0,
     device: torch.device | str = "cpu",
     grades: sp.csr_array | None = None,
+    shared: SharedRows | None = None,
 ) -> tuple[KernelVotes, KernelModel, Tensor]:
     """Let all rows vote on each other, and keep the regression for new rows.
 
@@ -349,6 +351,9 @@ def fit_kernel_votes(
         Where to compute; the CPU in place of MPS, which has no double precision.
     grades : csr_array of shape (n_voters, n_classes), default=None
         Odds of each candidate beforehand, in the order given. Even odds if None.
+    shared : SharedRows, default=None
+        Where X are the rows of one rank only: what landmarks and scalings are taken from. All
+        ranks' rows vote, and the votes returned are those on X.
 
     Returns
     -------
@@ -375,9 +380,16 @@ def fit_kernel_votes(
     # the views of sparse rows are never all there
     n_features = 0 if isinstance(X, SparseRows) else int(np.prod(X.shape[1:]))
     n_classes = candidates.shape[1]
-    check_memory(len(order), n_features, n_classes, n_landmarks, max_memory)
+    n_total = len(order) if shared is None else shared.ranks.total(len(order))
+    check_memory(n_total, n_features, n_classes, n_landmarks, max_memory, n_own=len(order))
     rows = X[order] if isinstance(X, SparseRows) else _Reordered(X, order)
-    regression = make_ridge(rows, n_landmarks=n_landmarks, ridge=ridge, device=device)
+    regression = make_ridge(
+        rows,
+        n_landmarks=n_landmarks,
+        ridge=ridge,
+        device=device,
+        shared=shared,
+    )
     sets = torch.from_numpy(candidates.toarray()).to(device)
     odds = None
     if grades is not None:
@@ -390,9 +402,10 @@ def fit_kernel_votes(
         max_rounds=max_rounds,
         grades=odds,
     )
-    basis = order[: regression.n_basis]
-    own = candidates[: len(basis)].toarray()
-    model = KernelModel(regression, votes, rows[: len(basis)], basis, own)
+    basis = slice(regression.n_basis)
+    known = SharedRows(rows, candidates, order, ALONE) if shared is None else shared
+    own = known.candidates[basis].toarray()
+    model = KernelModel(regression, votes, known.X[basis], known.rows[basis], own)
     fitted = regression.fitted(votes.proba).cpu()
     votes = dataclasses.replace(
         votes,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._ranks import ALONE, Ranks
 from ._leave_one_out import ExactRidge, LandmarkRidge
 
 __all__ = [
@@ -143,7 +144,8 @@ def kernel_votes(
     odds = outside_odds(S, noise, grades) if noise else None
     P = S if odds is None else S + (1 - S) * odds
     P = regrade_votes(P / P.sum(dim=1, keepdim=True), grades)
-    first_shares = P.mean(dim=0)
+    ranks = ridge.ranks
+    first_shares = ranks.mean(P)
     measures = count_strength == "auto"
     strength = 0.0 if measures else float(count_strength)
     off = not measures and strength == 0
@@ -155,13 +157,13 @@ def kernel_votes(
             if measures:
                 strength = (DEPENDENT - dependence) / (DEPENDENT - INDEPENDENT)
                 strength = min(max(strength, 0.0), 1.0)
-        shares = P.mean(dim=0)
+        shares = ranks.mean(P)
         Q = ridge.left_out(P)
         log_shares = _log_shares(first_shares, shares) * (not off)
-        log_rates = _log_rates(S, Q)
+        log_rates = _log_rates(S, Q, ranks)
         previous, P = P, votes_from_scores(Q, S, log_shares, log_rates, strength, odds)
         P = regrade_votes(P, grades)
-        if n_rounds > warm_up and float((P - previous).abs().max()) <= tol:
+        if n_rounds > warm_up and max(ranks.gather(float((P - previous).abs().max()))) <= tol:
             break
     Q = ridge.left_out(P)  # of the votes that are returned
     return KernelVotes(P, Q, n_rounds, dependence, strength, log_rates, log_shares, noise)
@@ -219,18 +221,22 @@ def estimate_noise(
             max_rounds=_WARM_UP + 4,
             grades=grades,
         )
-        previous, noise = noise, missed_rate(votes.left_out, candidates)
+        previous, noise = noise, missed_rate(votes.left_out, candidates, ridge.ranks)
         if noise == 0 or abs(noise - previous) < 0.01:
             break
     return noise
 
 
-def missed_rate(scores: Tensor, candidates: Tensor) -> float:
+def missed_rate(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) -> float:
     """Return how often the label that others are surest of is no candidate, as `estimate_noise`."""
     best, named = scores.topk(2, dim=1)
-    sure = (best[:, 0] - best[:, 1]).argsort(descending=True)
+    margin, covered = best[:, 0] - best[:, 1], candidates.gather(1, named[:, :1])[:, 0]
+    if ranks.several:
+        told = zip(*ranks.gather((margin.cpu(), covered.cpu())), strict=True)
+        margin, covered = (torch.cat(parts) for parts in told)
+    sure = margin.argsort(descending=True)
     sure = sure[: math.ceil(_SURE_SHARE * len(sure))]
-    rate = 1 - float(candidates[sure, named[sure, 0]].double().mean())
+    rate = 1 - float(covered[sure].double().mean())
     return 0.0 if rate < _LEAST_NOISE else min(rate, 0.5)
 
 
@@ -327,16 +333,21 @@ def _likelihood(candidates: Tensor, log_rates: Tensor) -> Tensor:
     return candidates @ present.T + (1 - candidates) @ absent.T
 
 
-def _log_rates(candidates: Tensor, scores: Tensor) -> Tensor:
+def _log_rates(candidates: Tensor, scores: Tensor, ranks: Ranks = ALONE) -> Tensor:
     labels = scores.clamp(min=FLOOR).square()
-    return _rates(candidates, labels / labels.sum(dim=1, keepdim=True))
+    return _rates(candidates, labels / labels.sum(dim=1, keepdim=True), ranks)
 
 
-def _rates(candidates: Tensor, labels: Tensor) -> Tensor:
+def _rates(candidates: Tensor, labels: Tensor, ranks: Ranks = ALONE) -> Tensor:
     others = 1 - labels
-    overall = (others * candidates).sum(dim=0) / others.sum(dim=0).clamp(min=1e-9)
-    rates = labels.T @ candidates + _SHRINKAGE * overall
-    rates = (rates / (labels.sum(dim=0)[:, None] + _SHRINKAGE)).clamp(1e-3, 1 - 1e-3)
+    joined, n_others, pairs, n_labels = ranks.totals(
+        (others * candidates).sum(dim=0),
+        others.sum(dim=0),
+        labels.T @ candidates,
+        labels.sum(dim=0),
+    )
+    rates = pairs + _SHRINKAGE * (joined / n_others.clamp(min=1e-9))
+    rates = (rates / (n_labels[:, None] + _SHRINKAGE)).clamp(1e-3, 1 - 1e-3)
     rates.diagonal().fill_(1 - 1e-6)  # a row's label is one of its candidates
     return torch.stack([rates.log(), torch.log1p(-rates)])
 
@@ -378,15 +389,20 @@ def candidate_dependence(
     >>> [candidate_dependence(ridge, S, labels) > 0.5 for S in (by_chance, by_place)]
     [False, True]
     """
-    S = candidates.to(labels.dtype)
-    usual = (labels.T @ S) / labels.sum(dim=0)[:, None].clamp(min=1e-9)
-    surprise = S - labels @ usual
-    surprise -= surprise.mean(dim=0)
-    variance = float(surprise.square().mean())
+    S, ranks = candidates.to(labels.dtype), ridge.ranks
+    pairs, n_labels = ranks.totals(labels.T @ S, labels.sum(dim=0))
+    surprise = S - labels @ (pairs / n_labels[:, None].clamp(min=1e-9))
+    surprise -= ranks.mean(surprise)
+    variance = _mean_square(surprise, ranks)
     if variance < 1e-12:  # labels explain everything
         return 0.0
-    error = float((surprise - ridge.left_out(surprise)).square().mean())
+    error = _mean_square(surprise - ridge.left_out(surprise), ranks)
     return 1 - error / variance / ridge.noise_error
+
+
+def _mean_square(values: Tensor, ranks: Ranks) -> float:
+    squares = values.square()
+    return float(ranks.mean(squares.mean(dim=1)) if ranks.several else squares.mean())
 
 
 def _log_shares(first: Tensor, present: Tensor) -> Tensor:

@@ -8,10 +8,14 @@ leverage of all rows. Nothing is ever fitted twice.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .._ranks import ALONE, Ranks
 from .._rows import SparseRows
 from ._kernels import MeanKernel
 
@@ -27,6 +31,25 @@ EXACT_ROWS = 5000
 LANDMARKS, FEATURE_VALUES = 1000, 2**28
 
 _BLOCK = 4096
+
+
+class SharedRows(NamedTuple):
+    """A sample of the rows of all ranks, in random order, the same on all of them.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_shared, ...), or SparseRows
+    candidates : csr_array of shape (n_shared, n_classes), dtype bool
+    rows : ndarray of shape (n_shared,), dtype int
+        Their numbers.
+    ranks : Ranks
+        The processes, each of which has rows of its own.
+    """
+
+    X: np.ndarray | SparseRows
+    candidates: sp.csr_array
+    rows: np.ndarray
+    ranks: Ranks
 
 
 class ExactRidge:
@@ -51,6 +74,8 @@ class ExactRidge:
     >>> ridge.left_out(Y).argmax(dim=1)
     tensor([0, 0, 1, 1])
     """
+
+    ranks = ALONE  # it has all rows
 
     def __init__(
         self, kernel: MeanKernel, X: np.ndarray | SparseRows, ridge: float = RIDGE
@@ -120,6 +145,9 @@ class LandmarkRidge:
         Which rows are landmarks. All of them give the exact form.
     ridge : float, default=0.05
         ρ, as for `ExactRidge`.
+    shared : SharedRows, default=None
+        Rows that ``landmarks`` are numbers of, where X are those of one rank only. What all rows
+        give is then summed over the ranks.
 
     Examples
     --------
@@ -138,21 +166,27 @@ class LandmarkRidge:
         X: np.ndarray | SparseRows,
         landmarks: np.ndarray,
         ridge: float = RIDGE,
+        shared: SharedRows | None = None,
     ) -> None:
-        self.kernel, self.basis, self.ridge = kernel, kernel.views(X[landmarks]), ridge
+        self.kernel, self.ridge = kernel, ridge
+        self.ranks = ranks = ALONE if shared is None else shared.ranks
+        self.basis = kernel.views((X if shared is None else shared.X)[landmarks])
         K = kernel(self.basis, self.basis)
         K.diagonal().fill_(1.0)
         self._root = _inverse_root(K)
         n, r, dtype = len(X), len(landmarks), K.dtype
         self.n_basis = r
         # Single precision halves the memory of what has a row per sample; sums are in double.
-        self.dtype = dtype if r == n else torch.float32
+        self.dtype = dtype if r == n and not ranks.several else torch.float32
         self._phi = torch.empty(n, r, dtype=self.dtype, device=K.device)
-        gram = ridge * torch.eye(r, dtype=dtype, device=K.device)
+        gram = torch.zeros(r, r, dtype=dtype, device=K.device)
+        if ranks.rank == 0:
+            gram.diagonal().fill_(ridge)
         for rows in self._blocks():
             block = kernel(kernel.views(X[rows]), self.basis) @ self._root
             self._phi[rows] = block.to(self.dtype)
             gram += block.T @ block
+        [gram] = ranks.totals(gram)
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         self._leverage = K.new_empty(n, 1)
         self._noise = K.new_zeros(())
@@ -164,11 +198,12 @@ class LandmarkRidge:
             # (I - H)² has the diagonal 1 - 2h + (h - ρ φ'A⁻²φ)
             squared = 1 - h - ridge * solved.square().sum(dim=1)
             self._noise += (squared / (1 - h).square()).sum()
+        [self._noise], self._n_total = ranks.totals(self._noise), ranks.total(n)
 
     @property
     def noise_error(self) -> float:
         """Mean squared left-out error on targets that are noise of variance one."""
-        return float(self._noise) / len(self._phi)
+        return float(self._noise) / self._n_total
 
     def _blocks(self) -> list[slice]:
         n = len(self._phi)
@@ -185,7 +220,7 @@ class LandmarkRidge:
         -------
         coefficients : Tensor of shape (n_landmarks, n_outputs)
         """
-        return self._root @ self._solve(targets, targets.mean(dim=0))
+        return self._root @ self._solve(targets, self.ranks.mean(targets))
 
     def _solve(self, targets: Tensor, mean: Tensor) -> Tensor:
         """Return the coefficients of the features."""
@@ -193,6 +228,7 @@ class LandmarkRidge:
         for rows in self._blocks():
             centred = (targets[rows] - mean).to(self.dtype)
             total += (self._phi[rows].T @ centred).to(total.dtype)
+        [total] = self.ranks.totals(total)
         return self._inverse @ total
 
     def left_out(self, targets: Tensor) -> Tensor:
@@ -206,7 +242,7 @@ class LandmarkRidge:
         -------
         left_out : Tensor of shape (n_samples, n_outputs)
         """
-        mean = targets.mean(dim=0)
+        mean = self.ranks.mean(targets)
         coefficients = self._solve(targets, mean).to(self.dtype)
         found = torch.empty_like(targets)
         for rows in self._blocks():
@@ -227,7 +263,7 @@ class LandmarkRidge:
         fitted : Tensor of shape (n_samples, n_outputs)
         """
         h = self._leverage.to(targets.dtype)
-        mean = targets.mean(dim=0)
+        mean = self.ranks.mean(targets)
         return mean + (1 - h) * (self.left_out(targets) - mean) + h * (targets - mean)
 
 
@@ -244,6 +280,7 @@ def make_ridge(
     n_landmarks: int | str | None = "auto",
     ridge: float = RIDGE,
     device: torch.device | str = "cpu",
+    shared: SharedRows | None = None,
 ) -> ExactRidge | LandmarkRidge:
     """Choose between all rows and landmarks.
 
@@ -257,6 +294,8 @@ def make_ridge(
     ridge : float, default=0.05
         ρ of the regression.
     device : torch.device or str, default="cpu"
+    shared : SharedRows, default=None
+        Where X are the rows of one rank only: what landmarks and scalings are taken from.
 
     Returns
     -------
@@ -270,10 +309,13 @@ def make_ridge(
     >>> type(make_ridge(X)).__name__, type(make_ridge(X, n_landmarks=10)).__name__
     ('ExactRidge', 'LandmarkRidge')
     """
-    n = len(X)
-    n_landmarks = count_landmarks(n, n_landmarks)
+    if shared is not None:
+        n_landmarks = count_landmarks(shared.ranks.total(len(X)), n_landmarks)
+        landmarks = np.arange(min(n_landmarks, len(shared.X)))
+        return LandmarkRidge(MeanKernel.fit(shared.X, device), X, landmarks, ridge, shared)
+    n_landmarks = count_landmarks(len(X), n_landmarks)
     kernel = MeanKernel.fit(X, device)
-    if n_landmarks == n:
+    if n_landmarks == len(X):
         return ExactRidge(kernel, X, ridge)
     return LandmarkRidge(kernel, X, np.arange(n_landmarks), ridge)
 
@@ -302,10 +344,12 @@ def check_memory(
     n_classes: int,
     n_landmarks: int | str | None,
     max_memory: float,
+    n_own: int | None = None,
 ) -> None:
-    """Refuse what would take more than ``max_memory`` GiB."""
+    """Refuse what would take more than ``max_memory`` GiB; of the samples, ``n_own`` are here."""
     count = count_landmarks(n_samples, n_landmarks)
-    need = memory_needed(n_samples, n_features, n_classes, count) / 2**30
+    n_here = n_samples if n_own is None or count == n_samples else n_own
+    need = memory_needed(n_here, n_features, n_classes, count) / 2**30
     if need > max_memory:
         raise MemoryError(
             f"kernel votes of {n_samples} samples with n_landmarks={count} need about {need:.3g} "
