@@ -123,12 +123,10 @@ def train_fake(estimator, net, X, candidates, weighted, rng, device: str) -> int
     assert weights.device == torch.device(device)
     voters = calibrator if calibrator is not None and calibrator.votes_in_batches else None
     net._set_training(True)
-    for batch in rows.epoch(BATCH, rng, bounds=training.counts):
-        inputs = rows.inputs(batch.rows)
+    for batch in rows.epoch(BATCH, rng, weights, bounds=training.counts):
         guard = Guard(device)
         with guard:
-            step = net.module_.network, rows, training, inputs, batch, weights, voters, 0.5
-            _, found = net.train_step(*step)
+            _, found = net.train_step(net.module_.network, rows, training, batch, voters, 0.5)
         assert all(part.device == torch.device(device) for part in found)
     return guard.n_operations
 

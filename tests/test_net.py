@@ -141,9 +141,9 @@ def test_weights_are_eq_4_or_confidences_calibrated_by_it(
     params = {**QUICK, "max_epochs": 2, "batch_size": len(X), "vote_end": None}
     seen, original = [], _net.step_loss
 
-    def note(training, logits, batch, weights, sample_weight):
+    def note(training, logits, batch, weights):
         seen.append((batch.candidates.numpy(), weights.numpy()))
-        return original(training, logits, batch, weights, sample_weight)
+        return original(training, logits, batch, weights)
 
     monkeypatch.setattr(_net, "step_loss", note)
     clf = CleanSEClassifier(
@@ -186,7 +186,7 @@ def a_step(loss, calibration=None, n_members=3):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_base_loss_of_a_step_is_the_members_mean(loss):
     training, logits, batch, weights = a_step(loss)
-    found = step_loss(training, logits, batch, weights, None)
+    found = step_loss(training, logits, batch, weights)
     each = [
         training.loss.function(member, batch.candidates, weights, None, **training.loss_params)
         for member in logits.unbind(1)
@@ -204,7 +204,7 @@ def test_the_base_loss_of_a_step_is_the_members_mean(loss):
 def test_the_loss_of_a_step_is_equation_15(count_weight):
     calibration = Calibration(count_weight=count_weight, count_loss="interval")
     training, logits, batch, weights = a_step("proden", calibration)
-    found = step_loss(training, logits, batch, weights, None)
+    found = step_loss(training, logits, batch, weights)
     count = calibration.count(found.mean_logits, batch.bounds)
     torch.testing.assert_close(found.total, found.base + count_weight * count)
     assert training.counts == (count_weight > 0)

@@ -70,3 +70,18 @@ def test_gradients_are_dropped_or_set_to_zero():
     assert torch.equal(param.grad, torch.zeros(2))
     optimizer.zero_grad()
     assert param.grad is None
+
+
+def test_parameters_of_two_precisions_are_stepped_too():
+    states = []
+    for cls, params in ((torch.optim.Adam, {"fused": True}), (FusedAdam, {})):
+        values = [
+            torch.nn.Parameter(torch.ones(2, dtype=t)) for t in (torch.float32, torch.float64)
+        ]
+        optimizer = cls(values, lr=0.1, **params)
+        for _ in range(3):
+            optimizer.zero_grad()
+            sum(value.square().sum() for value in values).backward()
+            optimizer.step()
+        states.append(torch.cat([value.double() for value in values]))
+    assert torch.equal(*states)

@@ -81,15 +81,31 @@ def test_blocks_are_the_given_rows_in_the_given_order(rows, candidates, monkeypa
 
 
 def test_an_epoch_visits_every_row_once(rows):
-    batches = list(rows.epoch(12, np.random.RandomState(0), bounds=False))
+    batches = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=False))
     assert [batch.shape[0] for batch in batches] == rows.batch_sizes(12)
     visited = torch.cat([batch.rows for batch in batches])
     assert sorted(visited.tolist()) == list(range(37))
-    again = torch.cat([b.rows for b in rows.epoch(12, np.random.RandomState(0), bounds=False)])
+    again = torch.cat(
+        [b.rows for b in rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=False)]
+    )
     assert torch.equal(visited, again)
     assert all(batch.bounds is None for batch in batches)
-    counted = list(rows.epoch(12, np.random.RandomState(0), bounds=True))
+    counted = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=True))
     assert all(batch.bounds.shape == (2, 5) for batch in counted)
+
+
+def test_the_batches_of_an_epoch_have_all_that_a_step_needs(candidates, rng, monkeypatch):
+    monkeypatch.setattr(_rows, "INDEX_ROWS", 20)  # of more than one piece
+    X, weight = rng.normal(size=(37, 3)), rng.uniform(size=37)
+    rows = TrainingRows(
+        X, candidates, weight, "cpu", np.arange(37), scaling=lambda X: 2 * X.float()
+    )
+    given = torch.from_numpy(rng.uniform(size=candidates.nnz))
+    laid_out = sp.csr_array((given, candidates.indices, candidates.indptr)).toarray()
+    for batch in rows.epoch(8, rng, given, bounds=False):
+        np.testing.assert_array_equal(batch.inputs, 2 * X[batch.rows].astype(np.float32))
+        np.testing.assert_array_equal(batch.weights, laid_out[batch.rows])
+        np.testing.assert_array_equal(batch.sample_weight, weight[batch.rows].astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 __all__ = ["MLP", "MODULES", "ResNet34"]
 
@@ -69,7 +68,7 @@ class MLP(nn.Module):
             _Hidden(n_members, *pair, batch_norm) for pair in itertools.pairwise(widths)
         )
         self.head = _Linears(n_members, widths[-1], n_classes)
-        self.values_per_row = n_members * sum(hidden_layer_sizes)
+        self.layer_sizes = [n_members * size for size in hidden_layer_sizes]
         self.draw_from(None)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,12 +77,8 @@ class MLP(nn.Module):
         if H.shape[0] == self.n_features:
             H = H.expand(self.n_members, *H.shape)
         H = H.reshape(self.n_members, self.n_features, X.shape[0])
-        drops = self.training and self.dropout > 0 and self.values_per_row > 0
-        factors = self._draw(self.values_per_row * X.shape[0], H) if drops else None
-        for hidden in self.body:
-            H = hidden(H)
-            if factors is not None:
-                H, factors = H * factors[: H.numel()].view_as(H), factors[H.numel() :]
+        for hidden, factors in zip(self.body, self._draw(H), strict=True):
+            H = hidden(H, factors)
         logits = self.head(H)
         if self.n_members == 1:
             return logits[0].T, H[0].T
@@ -118,14 +113,18 @@ class MLP(nn.Module):
     def __getstate__(self):
         return {**self.__dict__, "_generator": None, "_spare": None}  # of one training only
 
-    def _draw(self, size: int, like: Tensor) -> Tensor:
-        """Take the factors of dropout for one step; they are drawn for some steps at a time."""
+    def _draw(self, like: Tensor) -> Sequence[Tensor | None]:
+        """Return the factors of dropout for each layer; they are drawn for some steps at a time."""
+        n_rows, n_units = like.shape[2], sum(self.layer_sizes)
+        size = n_rows * n_units
+        if not (self.training and self.dropout > 0 and size > 0):
+            return [None] * len(self.layer_sizes)
         spare = self._spare
         if spare is None or len(spare) < size or spare.device != like.device:
             n_drawn = size * max(1, _DRAWN_AT_ONCE // size)
             spare = dropout_factors(n_drawn, self.dropout, like, self._generator)
         factors, self._spare = spare[:size], spare[size:]
-        return factors
+        return factors.view(1, n_units, n_rows).split(self.layer_sizes, dim=1)
 
 
 #: So many factors of dropout are drawn at a time, where a step needs fewer. What a seed gives
@@ -196,16 +195,21 @@ class _Hidden(_Linears):
         super().__init__(n_members, n_inputs, n_units)
         self.norm = nn.BatchNorm1d(n_members * n_units) if batch_norm else None
 
-    def forward(self, X: Tensor) -> Tensor:
+    def forward(self, X: Tensor, factors: Tensor | None = None) -> Tensor:
         H = super().forward(X).relu_()
-        if self.norm is None:
-            return H
-        # As of one long signal with a channel for each unit. Calling the norm itself would count
-        # batches besides, which takes a tenth of its time.
-        norm, signal = self.norm, H.view(1, -1, H.shape[2])
+        signal = H.view(1, -1, H.shape[2])  # a channel for each unit, as batch norm wants it
+        if self.norm is not None:
+            signal = self.normalise(signal)
+        if factors is not None:
+            signal = signal * factors
+        return signal.view_as(H)
+
+    def normalise(self, signal: Tensor) -> Tensor:
+        """Apply batch norm; calling the norm itself would count batches, at a tenth of its time."""
+        norm = self.norm
         statistics = norm.running_mean, norm.running_var
-        settings = self.training, norm.momentum, norm.eps
-        return F.batch_norm(signal, *statistics, norm.weight, norm.bias, *settings).view_as(H)
+        settings = self.training, norm.momentum, norm.eps, False
+        return torch.batch_norm(signal, norm.weight, norm.bias, *statistics, *settings)
 
 
 class ResNet34(nn.Module):
@@ -332,7 +336,6 @@ def per_member(logits: Tensor, *others: Tensor | None) -> list[Tensor | None]:
         return [logits, *others]
     n_members = logits.shape[1]
     repeated = [
-        None if o is None else o[:, None].expand(-1, n_members, *o.shape[1:]).flatten(0, 1)
-        for o in others
+        None if o is None else torch.stack([o] * n_members, dim=1).flatten(0, 1) for o in others
     ]
     return [logits.flatten(0, 1), *repeated]

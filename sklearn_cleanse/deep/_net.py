@@ -80,9 +80,7 @@ class StepLoss(NamedTuple):
     mean_logits: Tensor
 
 
-def step_loss(
-    training: Training, logits: Tensor, batch: Batch, weights: Tensor, sample_weight: Tensor | None
-) -> StepLoss:
+def step_loss(training: Training, logits: Tensor, batch: Batch, weights: Tensor) -> StepLoss:
     """Compute the loss of a step: the reweighted base loss plus λ times the count term, Eq. (15).
 
     Parameters
@@ -91,12 +89,11 @@ def step_loss(
     logits : Tensor of shape (n_rows, n_classes) or (n_rows, n_members, n_classes)
         What the network says of the batch.
     batch : Batch
-        The batch's candidates and label counts.
+        The batch's candidates, label counts and sample weights.
     weights : Tensor of shape (n_rows, n_classes)
         Weights of the candidates.
-    sample_weight : Tensor of shape (n_rows,) or None
     """
-    rows = (batch.candidates, weights, sample_weight)
+    rows = (batch.candidates, weights, batch.sample_weight)
     function, params = training.loss.function, training.loss_params
     if training.loss.by_row or logits.dim() == 2:
         base = function(*per_member(logits, *rows), **params)
@@ -108,7 +105,7 @@ def step_loss(
         everyone = mean if batch.part is None else batch.part.with_others(mean)
         count = training.calibration.count(everyone, batch.bounds, batch.max_count)
         total = total + training.calibration.count_weight * count
-    covered = batch.candidates.gather(1, mean.argmax(dim=1, keepdim=True)).to(base.dtype).mean()
+    covered = batch.candidates.gather(1, mean.argmax(dim=1, keepdim=True)).mean(dtype=base.dtype)
     return StepLoss(total, base, count, covered, mean)
 
 
@@ -237,11 +234,10 @@ class CleanSENet(NeuralNet):
         sums = torch.zeros(3, device=rows.device)
         voting = calibrator is not None and training.calibration.temperature_after(done) > 1
         voters = calibrator if voting and calibrator.votes_in_batches else None
-        for batch in rows.epoch(training.batch_size, rng, bounds=training.counts):
-            X = rows.inputs(batch.rows)
+        for batch in rows.epoch(training.batch_size, rng, weights, bounds=training.counts):
+            X = batch.inputs
             self.notify("on_batch_begin", batch=(X, batch), training=True)
-            step = network, rows, training, X, batch, weights, voters, done
-            output, loss = self.train_step(*step)
+            output, loss = self.train_step(network, rows, training, batch, voters, done)
             sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / rows.n_total)
             self.notify(
                 "on_batch_end", batch=(X, batch), training=True, loss=loss.total, y_pred=output
@@ -249,7 +245,7 @@ class CleanSENet(NeuralNet):
         return rows.ranks.add_(sums)
 
     def train_step(
-        self, network, rows, training, X, batch, weights, voters=None, done=0.0
+        self, network, rows, training, batch, voters=None, done=0.0
     ) -> tuple[Any, StepLoss]:
         """Do one step of the optimiser; return the network's output and the loss.
 
@@ -259,14 +255,13 @@ class CleanSENet(NeuralNet):
         if not self.module_.training:  # a callback has predicted
             self._set_training(True)
         self.optimizer_.zero_grad()
+        X, weights = batch.inputs, batch.weights
         output = network(X)  # the rows are scaled already
         logits, representation = split_output(output)
-        weights = batch.dense(weights[batch.entries])
         if voters is not None:
             near = _directions(X, representation, training.calibration.neighbor_space)
             weights = voters.batch_weights(near, batch.candidates, weights, done)
-        sample_weight = None if rows.sample_weight is None else rows.sample_weight[batch.rows]
-        loss = step_loss(training, logits, batch, weights, sample_weight)
+        loss = step_loss(training, logits, batch, weights)
         loss.total.backward()
         rows.ranks.add_gradients(self.module_)
         self.notify(

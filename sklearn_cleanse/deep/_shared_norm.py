@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._ranks import Ranks
-from ._modules import _Hidden, _Linears
+from ._modules import _Hidden
 
 
 def share_norms(module: nn.Module, ranks: Ranks) -> None:
@@ -27,9 +27,10 @@ def share_norms(module: nn.Module, ranks: Ranks) -> None:
     if not ranks.several:
         return
     for layer in module.modules():
-        # The forward of an instance hides that of its class.
+        # The method of an instance hides that of its class.
         if isinstance(layer, _Hidden) and layer.norm is not None:
-            vars(layer)["forward"] = functools.partial(_hidden, layer, ranks=ranks)
+            shared = functools.partial(normalize, layer.norm, ranks=ranks, counting=False)
+            vars(layer)["normalise"] = shared
         elif isinstance(layer, _BatchNorm) and not isinstance(layer, nn.SyncBatchNorm):
             vars(layer)["forward"] = functools.partial(normalize, layer, ranks=ranks)
 
@@ -37,17 +38,10 @@ def share_norms(module: nn.Module, ranks: Ranks) -> None:
 def release_norms(module: nn.Module, ranks: Ranks) -> None:
     """Undo `share_norms`."""
     for layer in module.modules() if ranks.several else ():
-        if isinstance(layer, (_Hidden, _BatchNorm)):
+        if isinstance(layer, _Hidden):
+            vars(layer).pop("normalise", None)
+        elif isinstance(layer, _BatchNorm):
             vars(layer).pop("forward", None)
-
-
-def _hidden(layer: _Hidden, X: Tensor, ranks: Ranks) -> Tensor:
-    """Do what the layer does; its own norm is called by nobody else."""
-    if not layer.training:
-        return type(layer).forward(layer, X)
-    H = _Linears.forward(layer, X).relu()
-    signal = H.view(1, -1, H.shape[2])
-    return normalize(layer.norm, signal, ranks, counting=False).view_as(H)
 
 
 def normalize(norm: Any, X: Tensor, ranks: Ranks, counting: bool = True) -> Tensor:

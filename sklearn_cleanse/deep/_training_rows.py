@@ -2,14 +2,15 @@
 
 What belongs to a candidate (its confidence, its weight) lives in flat tensors, in the order of the
 candidate matrix's entries, so that memory follows the candidates and not rows times classes. The
-index arithmetic is done on the host, for many batches at once; a batch is slices and one scatter.
+index arithmetic is done on the host, and inputs, candidates and weights are gathered, for many
+batches at once; a batch is slices of that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,7 @@ from .._rows import SparseRows
 #: Largest number of values in one block of a search or a prediction.
 BLOCK_VALUES = 2**21
 
-#: Rows per block of index arithmetic.
+#: Rows, at most, that batches are cut from at a time.
 INDEX_ROWS = 2**14
 
 #: Up to so many values, scaled features are kept; beyond, each batch is scaled when it is cut.
@@ -62,29 +63,34 @@ class Batch:
 
     ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
     positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
-    of Eq. (9), and ``max_count`` the largest upper bound, known on the host. Where several ranks
-    train, ``part`` tells which part of their batch these rows are, and bounds are those of all.
+    of Eq. (9), and ``max_count`` the largest upper bound, known on the host. The batches of an
+    epoch also have the network's ``inputs``, the candidates' ``weights`` (rows × classes) and those
+    of the rows, if there are any. Where several ranks train, ``part`` tells which part of their
+    batch these rows are, and bounds are those of all.
     """
 
     rows: Tensor
     entries: Tensor
     cells: Tensor
-    shape: tuple[int, int]
+    candidates: Tensor
     bounds: Tensor | None = None
     max_count: int | None = None
+    inputs: Tensor | None = None
+    weights: Tensor | None = None
+    sample_weight: Tensor | None = None
     part: Part | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.candidates.shape
 
     def dense(self, values: Tensor) -> Tensor:
         """Lay values of the candidates out as a (rows × classes) block, zero elsewhere."""
-        block = values.new_zeros(self.shape[0] * self.shape[1])
-        return block.scatter_(0, self.cells, values).view(self.shape)
+        return _dense(values, self.cells, self.shape)
 
-    @cached_property
-    def candidates(self) -> Tensor:
-        block = torch.zeros(
-            self.shape[0] * self.shape[1], dtype=torch.bool, device=self.rows.device
-        )
-        return block.index_fill_(0, self.cells, True).view(self.shape)
+
+def _dense(values: Tensor, cells: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return values.new_zeros(math.prod(shape)).scatter_(0, cells, values).view(shape)
 
 
 class TrainingRows(torch.utils.data.Dataset):
@@ -214,12 +220,18 @@ class TrainingRows(torch.utils.data.Dataset):
         n, size = len(rows), rows_per_block(*widths)
         return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
 
-    def epoch(self, batch_size: int, rng: np.random.RandomState, bounds: bool) -> Iterator[Batch]:
-        """Shuffle the rows and cut them into the batches of one epoch."""
+    def epoch(
+        self, batch_size: int, rng: np.random.RandomState, weights: Tensor, bounds: bool
+    ) -> Iterator[Batch]:
+        """Shuffle the rows and cut them into the batches of one epoch, ready for training.
+
+        ``weights`` has one number for each candidate. A row is visited once, so that its weights
+        are what they are when its batch is cut, though a step before may change others.
+        """
         order = self.shuffled(rng)
         if not self.ranks.several:
-            return self.batches(order, self.batch_sizes(batch_size), bounds)
-        return self._parts(order, self._sizes_by_rank(batch_size), bounds)
+            return self.batches(order, self.batch_sizes(batch_size), bounds, weights)
+        return self._parts(order, self._sizes_by_rank(batch_size), bounds, weights)
 
     def batch_sizes(self, batch_size: int) -> list[int]:
         """Return the size of each batch of an epoch, which several ranks share."""
@@ -248,7 +260,9 @@ class TrainingRows(torch.utils.data.Dataset):
         ends = np.outer(self.n_by_rank, np.arange(n_batches + 1)) // n_batches
         return np.diff(ends, axis=1)
 
-    def _parts(self, order: np.ndarray, sizes: np.ndarray, bounds: bool) -> Iterator[Batch]:
+    def _parts(
+        self, order: np.ndarray, sizes: np.ndarray, bounds: bool, weights: Tensor
+    ) -> Iterator[Batch]:
         """Cut this rank's part of each batch."""
         own, n_rows, starts = sizes[self.ranks.rank], sizes.sum(axis=0), sizes.cumsum(axis=0)
         starts = starts[self.ranks.rank] - own
@@ -257,7 +271,7 @@ class TrainingRows(torch.utils.data.Dataset):
             weight = self.sample_weight.cpu().numpy().astype(np.float64)[order]
             weight = np.add.reduceat(weight, np.cumsum(own) - own)
             shares = weight / self.ranks.total(weight)
-        batches = self.batches(order, own.tolist(), bounds, largest=int(sizes.max()))
+        batches = self.batches(order, own.tolist(), bounds, weights, int(sizes.max()))
         parts = zip(starts.tolist(), n_rows.tolist(), shares.tolist(), strict=True)
         for batch, part in zip(batches, parts, strict=True):
             batch.part = Part(self.ranks, *part)
@@ -268,43 +282,64 @@ class TrainingRows(torch.utils.data.Dataset):
         order: np.ndarray,
         sizes: list[int],
         bounds: bool = False,
+        weights: Tensor | None = None,
         largest: int | None = None,
     ) -> Iterator[Batch]:
         """Cut rows, in the given order, into batches of the given sizes.
 
-        With ``bounds``, each batch carries its label counts. The index arithmetic is done for
-        some thousand rows at a time, so that it never takes much memory; ``largest`` is the size
-        of the largest batch, on any rank, so that all ranks do it for the same batches.
+        With ``bounds``, each batch carries its label counts, and with ``weights``, one for each
+        candidate, all that a step needs. This is done for some thousand rows at a time, so that it
+        never takes much memory; ``largest`` is the size of the largest batch, on any rank, so that
+        all ranks do it for the same batches.
         """
-        at_once = -(-INDEX_ROWS // (largest or max(sizes, default=1)))
+        widths = self.n_classes, 0 if weights is None else self.input_shape.numel()
+        n_rows = min(INDEX_ROWS, rows_per_block(*widths))
+        at_once = -(-n_rows // (largest or max(sizes, default=1)))
         ends = np.cumsum([0, *sizes])
         for first in range(0, len(sizes), at_once):
             some = sizes[first : first + at_once]
-            yield from self._cut(order[ends[first] : ends[first + len(some)]], some, bounds)
+            part = order[ends[first] : ends[first + len(some)]]
+            yield from self._cut(part, some, bounds, weights)
 
-    def _cut(self, order: np.ndarray, sizes: list[int], bounds: bool) -> Iterator[Batch]:
+    def _cut(
+        self, order: np.ndarray, sizes: list[int], bounds: bool, weights: Tensor | None
+    ) -> Iterator[Batch]:
         ends = np.cumsum(sizes)
-        starts = ends - sizes
         counts = self.counts[order]
         entry_ends = np.cumsum(counts)
         within = np.arange(counts.sum()) - np.repeat(entry_ends - counts, counts)
         entries = np.repeat(self.indptr[order], counts) + within
         columns = self.indices[entries]
         batch_of_row = np.repeat(np.arange(len(sizes)), sizes)
-        local_row = np.arange(len(order)) - starts[batch_of_row]
-        cells = np.repeat(local_row, counts) * self.n_classes + columns
+        row = np.arange(len(order))
+        local_row = row - (ends - sizes)[batch_of_row]
+        all_cells = self._to_device(np.repeat(row, counts) * self.n_classes + columns)
+        cells = self._to_device(np.repeat(local_row, counts) * self.n_classes + columns)
         widths = np.diff(entry_ends[ends - 1], prepend=0).tolist()
-        limits = highest = [None] * len(sizes)
+        nothing = [None] * len(sizes)
+        limits = highest = inputs = weighed = sample_weight = nothing
         if bounds:
             batch_of_entry = np.repeat(batch_of_row, counts)
             limits, highest = self._bounds(batch_of_entry, columns, counts, len(sizes))
+        rows, flat = self._to_device(order), self._to_device(entries)
+        shape = len(order), self.n_classes
+        is_candidate = torch.zeros(math.prod(shape), dtype=torch.bool, device=self.device)
+        is_candidate = is_candidate.index_fill_(0, all_cells, True).view(shape)
+        if weights is not None:
+            inputs = self.inputs(rows).split(sizes)
+            weighed = _dense(weights[flat], all_cells, shape).split(sizes)
+            if self.sample_weight is not None:
+                sample_weight = self.sample_weight[rows].split(sizes)
         parts = (
-            self._to_device(order).split(sizes),
-            self._to_device(entries).split(widths),
-            self._to_device(cells).split(widths),
-            [(size, self.n_classes) for size in sizes],
+            rows.split(sizes),
+            flat.split(widths),
+            cells.split(widths),
+            is_candidate.split(sizes),
             limits,
             highest,
+            inputs,
+            weighed,
+            sample_weight,
         )
         for part in zip(*parts, strict=True):
             yield Batch(*part)
