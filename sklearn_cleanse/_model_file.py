@@ -70,13 +70,15 @@ def write(path: str | os.PathLike, estimator: str, params: dict, state: dict) ->
         for name, array in arrays.items()
     }
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         save_file(rows_first, partial, metadata={_KEY: json.dumps(header)})
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except SafetensorError as error:  # which it also raises where a folder is not there
+    except SafetensorError as error:
         raise OSError(f"cannot write {path}: {error}") from error
     finally:
         partial.unlink(missing_ok=True)

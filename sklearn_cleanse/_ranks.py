@@ -2,7 +2,8 @@
 
 Before and after training they exchange Python objects (`Ranks.gather` and what is built on it), so
 that a rank that refuses its rows is heard by the others wherever they are. In a training step they
-add up tensors (`Ranks.add_`). One process is a rank without others, for which all this is nothing.
+add up tensors (`Ranks.add_`). One process is a rank without others, and none of this costs it
+anything.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class Ranks:
             function(*args)
         except RuntimeError as error:
             raise RankError(
-                f"rank {self.rank} of {self.size} cannot reach the others: one of them has ended, "
-                "or has not answered within the timeout of the process group. The output of that "
-                f"rank tells why; start all of them again. ({error})"
+                f"{error}. Rank {self.rank} of {self.size} cannot reach the others: probably one "
+                "of them has ended, or has not called fit or answered within the timeout of the "
+                "process group. The output of that rank tells why; start all of them again"
             ) from error
 
     @contextmanager
@@ -98,19 +99,23 @@ class Ranks:
         """Let an error of one rank end all of them; inside, ranks may `gather` but not `add_`."""
         try:
             yield
-        except RankError:
-            raise
         except Exception as error:
-            if self.several:
-                self._tell(f"{type(error).__name__}: {error}", None)
+            self._tell_failure(error)
             raise
         self.gather(None)
 
+    def _tell_failure(self, error: Exception) -> None:
+        if self.several and not isinstance(error, RankError):
+            self._tell(f"{type(error).__name__}: {error}", None)
+
     @contextmanager
     def stop_together(self, is_asked: Callable[[KeyboardInterrupt], bool]) -> Iterator[None]:
-        """Let a callback that asks to stop on one rank stop all; an interrupt is no such thing."""
+        """Let a callback that fails or asks to stop on one rank end all; Ctrl-C does not count."""
         try:
             yield
+        except Exception as error:
+            self._tell_failure(error)
+            raise
         except KeyboardInterrupt as stop:
             if not (self.several and is_asked(stop)):
                 raise
@@ -133,6 +138,18 @@ class Ranks:
                         f"{theirs!r:.200}; all ranks must train the same model, on rows of one kind"
                     )
 
+    def check_device(self, device: str) -> None:
+        """Refuse a device whose tensors the process group cannot send."""
+        if not self.several:
+            return
+        backend, kind = dist.get_backend(), torch.device(device).type
+        if kind == "mps" or (backend == "nccl" and kind != "cuda"):
+            remedy = "use device='cuda'" if backend == "nccl" else "use device='cpu'"
+            raise ValueError(
+                f"device={device!r} cannot be used in a process group of backend {backend!r}; "
+                f"{remedy}, or start the group with a backend for this device"
+            )
+
     def first(self, value: Any) -> Any:
         """Return what rank 0 has given."""
         found = self.gather(value if self.rank == 0 else None)[0]
@@ -143,7 +160,7 @@ class Ranks:
         return functools.reduce(operator.add, self.gather(value))
 
     def totals(self, *tensors: Tensor) -> list[Tensor]:
-        """Return the sum of all ranks' tensors, each by itself; few and small, as they are told."""
+        """Return the sum of all ranks' tensors, each by itself; few and small: they are pickled."""
         if not self.several:
             return list(tensors)
         told = zip(*self.gather([tensor.cpu() for tensor in tensors]), strict=True)
@@ -188,12 +205,16 @@ class Ranks:
         if not self.several:
             return
         parameters = [p for p in module.parameters() if p.requires_grad]
-        # one that took no part in the loss is there all the same: messages have one length
+        is_there = [p.grad is not None for p in parameters]
+        # one that took no part in the loss is sent all the same: messages have one length
         flat = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        message = self.add_(torch.cat([gradient.flatten() for gradient in flat]))
-        pieces = message.split([p.numel() for p in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
-            if parameter.grad is not None:
+        flags = torch.tensor(is_there, dtype=flat[0].dtype, device=flat[0].device)
+        message = self.add_(torch.cat([*(gradient.flatten() for gradient in flat), flags]))
+        *pieces, flags = message.split([*(p.numel() for p in parameters), len(parameters)])
+        if not all(is_there):  # only then wait for the device: another rank may have it
+            is_there = (flags > 0).tolist()
+        for parameter, piece, has_gradient in zip(parameters, pieces, is_there, strict=True):
+            if has_gradient:
                 parameter.grad = piece.view_as(parameter).to(parameter.dtype)
 
     @torch.no_grad()

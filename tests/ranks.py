@@ -1,7 +1,8 @@
 """Fits on several ranks, as cases that one process runs as well, with the rows of all.
 
 ``python tests/ranks.py FOLDER`` runs them on groups of two and of three processes, which meet in
-the folder and write what came of it to ``SIZE-RANK.pickle``. Tests compare that with what a case
+the folder and write what came of it to ``SIZE-RANK.pickle``; then one rank is lost, and the others
+write what they noticed to ``lost-SIZE-RANK.pickle``. Tests compare that with what a case
 gives in their own process, which is a rank without others.
 """
 
@@ -10,6 +11,7 @@ import pickle
 import signal
 import sys
 import time
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +22,7 @@ import torch._dynamo  # which the first step of an optimiser would import in eve
 import torch.distributed as dist
 from skorch.callbacks import Callback, EarlyStopping
 
-from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
 from sklearn_cleanse.deep import _pool
 from sklearn_cleanse.deep._training_rows import TrainingRows
 
@@ -113,6 +115,27 @@ class Sleeps(Callback):
             time.sleep(5)
 
 
+class Fails(Callback):
+    """Cannot write its checkpoint."""
+
+    def on_epoch_end(self, net, **kwargs):
+        raise OSError("the disk is full")
+
+
+class Skips(torch.nn.Module):
+    """Leaves one of its layers out of most steps, on one rank and not on the other."""
+
+    def __init__(self, input_dim, n_classes):
+        super().__init__()
+        self.first = torch.nn.Linear(input_dim, n_classes)
+        self.norm = torch.nn.BatchNorm1d(n_classes, momentum=None)
+        self.second = torch.nn.Linear(n_classes, n_classes)
+
+    def forward(self, X):
+        Y = self.norm(self.first(X))
+        return Y if self.training and torch.rand(()) < 0.7 else Y + self.second(Y)
+
+
 class Cases:
     """The cases, each a method that returns facts."""
 
@@ -192,7 +215,57 @@ class Cases:
         callback = StopsOnLast(self.rank, self.size)
         return self.known(CleanSEClassifier(callbacks=[callback], **USUAL).fit(self.X, self.S))
 
+    def other_threads(self):
+        # sums are rounded otherwise
+        torch.set_num_threads(1 + self.rank)
+        try:
+            return self.known(CleanSEClassifier(noise="auto", **USUAL).fit(self.X, self.S))
+        finally:
+            torch.set_num_threads(1)
+
+    def own_module(self):
+        params = {"module": Skips, "max_epochs": 2, "n_members": 1}
+        clf = PartialLabelClassifier(**USUAL | params)
+        return self.known(clf.fit(self.X, self.S))
+
+    def going_on_warmly(self):
+        clf = CleanSEClassifier(warm_start=True, **USUAL).fit(self.X, self.S)
+        return self.known(clf.fit(self.X, self.S))
+
+    def scarce(self):
+        clf = PartialLabelClassifier("scarce", **USUAL)
+        return self.known(clf.fit(self.X, (np.flatnonzero(row).tolist() for row in self.S)))
+
     # -- what is refused, on all ranks --
+
+    def failing_callback(self):
+        callbacks = [Fails()] if self.rank == self.size - 1 else None
+        return error(CleanSEClassifier(callbacks=callbacks, **USUAL), self.X, self.S)
+
+    def missing_classes(self):
+        classes = range(N_CLASSES) if self.rank == 0 else None
+        clf = CleanSEClassifier(**USUAL)
+        try:
+            clf.partial_fit(self.X, self.y, classes=classes)
+        except Exception as refused:
+            return type(refused).__name__, str(refused)
+
+    def other_models(self):
+        clf = CleanSEClassifier(**USUAL).partial_fit(self.X, self.S)
+        if self.rank:
+            clf.drop_training_state()
+        try:
+            clf.partial_fit(self.X, self.S)
+        except ValueError as refused:
+            return type(refused).__name__, str(refused)
+
+    def same_rows(self):
+        X, S, _ = data()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            PartialLabelClassifier(**USUAL).fit(X, S)
+            CleanSEKernelClassifier().fit(X, S)
+        return [str(warning.message) for warning in caught]
 
     def refused_rows(self):
         S = self.S.copy()
@@ -233,7 +306,19 @@ def error(clf, *rows, **others):
 
 
 AGREEING = ("whole", "graded_noise", "weighted", "repeated", "batches", "images")
-RANDOM = ("usual", "landmarks", "labels", "early_stopping", "going_on", "stopped")
+RANDOM = (
+    "usual",
+    "landmarks",
+    "labels",
+    "early_stopping",
+    "going_on",
+    "going_on_warmly",
+    "stopped",
+    "other_threads",
+    "own_module",
+    "scarce",
+)
+FITTED = (*AGREEING, *RANDOM)
 REFUSED = (
     "refused_rows",
     "refused_weights",
@@ -242,10 +327,14 @@ REFUSED = (
     "other_parameters",
     "few_rows",
     "neighbours",
+    "failing_callback",
+    "missing_classes",
+    "other_models",
+    "same_rows",
 )
 
 #: Which of them a group of so many ranks runs.
-CASES = {2: (*AGREEING, *RANDOM, *REFUSED), 3: ("whole", "batches", "usual", "refused_rows")}
+CASES = {2: (*FITTED, *REFUSED), 3: ("whole", "batches", "usual", "refused_rows")}
 
 
 def start_group(folder, name, rank, size, seconds):
@@ -266,10 +355,11 @@ def run(folder, rank, size):
     start_group(folder, f"cases-{size}", rank, size, 120)
     cases = Cases(rank, size)
     results = {name: getattr(cases, name)() for name in CASES[size]}
+    Path(folder, f"{size}-{rank}.pickle").write_bytes(pickle.dumps(results))
     dist.destroy_process_group()
     start_group(folder, f"lost-{size}", rank, size, 3 if size == 2 else 120)
-    results["lost"] = lost(Sleeps if size == 2 else Dies, cases)
-    Path(folder, f"{size}-{rank}.pickle").write_bytes(pickle.dumps(results))
+    found = lost(Sleeps if size == 2 else Dies, cases)
+    Path(folder, f"lost-{size}-{rank}.pickle").write_bytes(pickle.dumps(found))
 
 
 def main(folder):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from .._ranks import Ranks
-from .._rows import SparseRows
+from .._rows import SparseRows, row_keys
 from ..candidates._grades import find_classes
 from ..candidates._labels import join_classes
 
@@ -17,7 +23,7 @@ _OWN = {"random_state", "callbacks", "verbose", "device"}
 
 
 def check_agreement(ranks: Ranks, estimator: Any, X: Any, classes: Any, call: dict) -> None:
-    """Refuse, on all ranks, parameters and rows that do not belong to one model.
+    """Refuse, on all ranks, parameters and rows that do not belong to one model; warn of copies.
 
     Parameters
     ----------
@@ -32,6 +38,16 @@ def check_agreement(ranks: Ranks, estimator: Any, X: Any, classes: Any, call: di
     """
     if not ranks.several:
         return
+    some = X[np.arange(min(100, len(X)))]
+    keys = row_keys(some.matrix if isinstance(some, SparseRows) else some)
+    rows = ranks.gather((len(X), hashlib.sha1(b"".join(keys), usedforsecurity=False).digest()))
+    for other in range(ranks.size):
+        if rows.index(rows[other]) < other:
+            warnings.warn(
+                f"ranks {rows.index(rows[other])} and {other} have the same rows; each rank should "
+                "pass rows of its own, such as X[rank::size], or they count twice",
+                stacklevel=5,
+            )
     params = estimator.get_params(deep=False).items()
     names = getattr(estimator, "feature_names_in_", None)
     ranks.agree(
@@ -57,6 +73,16 @@ def classes_of_all(ranks: Ranks, y: Any, graded: bool) -> np.ndarray:
     return join_classes(ranks.gather(classes))
 
 
+def fingerprint(net: Any) -> str:
+    """Return a digest of a net's weights and of what its optimiser goes on from."""
+    found = hashlib.sha1(usedforsecurity=False)
+    for state in (net.module_.state_dict(), *net.optimizer_.state.values()):
+        for name, value in state.items():
+            found.update(f"{name}\0".encode())
+            found.update(torch.as_tensor(value).detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()[:12]
+
+
 def rows_of_all(ranks: Ranks, candidates: sp.csr_array, weight: np.ndarray | None) -> tuple:
     """Return the candidates, and the weights if there are any, of all ranks' rows."""
     if not ranks.several:
@@ -67,7 +93,13 @@ def rows_of_all(ranks: Ranks, candidates: sp.csr_array, weight: np.ndarray | Non
 
 def _describe(value: Any) -> Any:
     """Return something that is equal in two processes where the value is."""
-    if isinstance(value, dict):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, functools.partial):
+        value = {"function": value.func, "args": value.args, "keywords": value.keywords}
+    if hasattr(value, "to_dict"):  # a Series
+        value = value.to_dict()
+    if isinstance(value, Mapping):
         return {name: _describe(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_describe(part) for part in value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ from ..candidates._grades import label_odds, regrade
 from ..losses import Loss, check_loss, check_loss_params
 from ..scaling import SCALINGS
 from . import _net, _saving
-from ._agreement import check_agreement, classes_of_all, rows_of_all
+from ._agreement import check_agreement, classes_of_all, fingerprint, rows_of_all
 from ._build import build_net
 from ._export import write_onnx
 from ._modules import MODULES
@@ -335,16 +336,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """
         classes = None if classes is None else np.asarray(classes)
         first = not hasattr(self, "net_")
-        if first and classes is None and not (sp.issparse(y) or np.ndim(y) == 2):
-            raise ValueError(
-                "classes must be passed on the first call to partial_fit, as labels alone do not "
-                "tell which others may come; or pass candidates as a matrix, a column per class"
-            )
-        if not first and classes is not None and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
-                f"{self.classes_.tolist()}"
-            )
         with unchanged_on_error(self):
             self._train(X, y, sample_weight, None, reset=first, classes=classes)
         return self._pass_interrupt_on()
@@ -363,6 +354,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         ranks = Ranks.now()
         with ranks.together():
             self._validate_params()
+            if epochs is None:
+                self._check_later_classes(y, classes, reset)
             loss = check_loss(self.loss)
             check_index(X, y)
             X = self._check_X(X, reset=reset)
@@ -370,8 +363,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             n_before = 0 if reset else len(self.net_.history)
             call = {"epochs": epochs, "epochs before": n_before}
             call["whether rows have weights"] = sample_weight is not None
+            if ranks.several and not reset:
+                call["the model to go on from"] = fingerprint(self.net_)
             check_agreement(ranks, self, X, known, call)
             if known is None and ranks.several:
+                y = list(y) if isinstance(y, Iterator) else y
                 known = classes_of_all(ranks, y, self.graded)
             classes, candidates, grades = check_graded(
                 y, graded=self.graded, n_samples=len(X), classes=known
@@ -382,6 +378,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             random = ranks.first(check_random_state(self.random_state))
             own_draws = ranks.fork(random)
             device = choose_device(self.device)
+            ranks.check_device(device)
             _net.check_callbacks(self.callbacks)
             callbacks = [("progress", _net.Progress())] if self.verbose and not ranks.rank else []
             used, weight = self._use_weights(sample_weight, X, ranks)
@@ -406,7 +403,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
             parts = X, candidates, used, own_candidates, own_grades, rank[used]
             own = Pool.of(*parts, own_draws)
-            pool = own.shared(ranks, random)
+            pool = own.shared(ranks, random) if reset or self._votes_by_kernel else own
             own_candidates, own_grades, votes, kernel, scores = self._vote(own, pool, device, ranks)
             start = None
             if reset:
@@ -424,6 +421,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                     own_X = X if is_all else X[used]
                     start = net.confidences(own_X, own_candidates, loss.confidences)
                     start = regrade(start, own_grades).data
+            ranks.agree({"the scaling": scaling})
+            ranks.take_first(net.module_)
             rows = TrainingRows(
                 X,
                 own_candidates,
@@ -447,12 +446,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, scaling, classes
         self._noise = 0.0 if kernel is None else kernel.noise
-        belief = self._training_proba(X, candidates, used, scores)
-        self._candidate_proba = belief = regrade(belief, grades)
-        if self._noise:  # a label outside may be the true one
-            odds = label_odds(candidates, self._noise, grades)
-            belief = regrade(self._training_proba(X, odds.astype(bool), used, scores), odds)
-        mass = ranks.total(class_mass(belief, candidates, row_weight))
+        with ranks.together():
+            belief = self._training_proba(X, candidates, used, scores)
+            self._candidate_proba = belief = regrade(belief, grades)
+            if self._noise:  # a label outside may be the true one
+                odds = label_odds(candidates, self._noise, grades)
+                belief = regrade(self._training_proba(X, odds.astype(bool), used, scores), odds)
+            mass = ranks.total(class_mass(belief, candidates, row_weight))
         goes_on = epochs is None and not reset  # partial_fit, which has seen other rows before
         self._class_mass = mass + self._class_mass if goes_on else mass
         self._sparse_candidates = sp.issparse(y)
@@ -463,6 +463,19 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         ]
         self.n_iter_ = len(self.history_)
         self.interrupted_ = interrupted
+
+    def _check_later_classes(self, y, classes, first):
+        """Refuse calls of `partial_fit` that leave open which classes there are."""
+        if first and classes is None and not (sp.issparse(y) or np.ndim(y) == 2):
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, as labels alone do not "
+                "tell which others may come; or pass candidates as a matrix, a column per class"
+            )
+        if not first and classes is not None and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"classes={classes.tolist()} is not the same as in the first call to partial_fit: "
+                f"{self.classes_.tolist()}"
+            )
 
     def _plan(self, loss, loss_params, candidates, device, epochs, ranks=ALONE) -> _net.Training:
         """Describe a training of some epochs; None: a single one, off the schedule."""
@@ -487,6 +500,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             # Divide by n_members: losses are averaged, penalties are summed.
             weight_decay=weight_decay / self.n_members,
         )
+
+    #: Whether a regression of all rows votes on each.
+    _votes_by_kernel = False
 
     def _vote(self, own, pool, device, ranks):
         """Return what to train on: sets, grades, and votes of all other rows; then their regression

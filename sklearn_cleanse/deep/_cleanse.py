@@ -379,8 +379,12 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.kernel_share = kernel_share
         self.count_loss = count_loss
 
+    @property
+    def _votes_by_kernel(self):
+        return self.vote == "kernel" and self.temperature != 1
+
     def _vote(self, own, pool, device, ranks):
-        """Let all other rows vote on each row; return votes by candidate, and the regression.
+        """Let all other rows vote on each row, if they are asked to.
 
         Where sets may be wrong, every label is a candidate, graded by the odds that noise gives it.
         """
@@ -390,29 +394,31 @@ class CleanSEClassifier(PartialLabelClassifier):
                 f"vote={self.vote!r} seeks neighbours among all rows, and {ranks.size} ranks have "
                 "them in parts; use vote='kernel', or train in one process"
             )
-        if self.vote != "kernel" or self.temperature == 1:
+        if not self._votes_by_kernel:
             if self.noise != 0:
                 raise ValueError(
                     f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
                     "use vote='kernel' and temperature above 1, or noise=0"
                 )
             return own.candidates, own.grades, None, None, None
-        # Where every rank has all rows, each computes all votes; else those on its own rows.
-        complete = pool.ours is not None
+        # Where every rank has all rows, rank 0 computes all votes; else each those on its own rows.
+        complete, found = pool.ours is not None, None
         rows = pool if complete else own
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
         first, voters = rows.distinct()
-        votes, model, fitted = fit_kernel_votes(
-            rows.X,
-            rows.candidates[voters],
-            rows.used[voters],
-            count_strength=self.count_strength,
-            noise=self.noise,
-            n_landmarks=self.n_landmarks,
-            device=device,
-            grades=None if rows.grades is None else rows.grades[voters],
-            shared=None if complete else pool.sample(ranks),
-        )
+        if not (complete and ranks.rank):
+            found = fit_kernel_votes(
+                rows.X,
+                rows.candidates[voters],
+                rows.used[voters],
+                count_strength=self.count_strength,
+                noise=self.noise,
+                n_landmarks=self.n_landmarks,
+                device=device,
+                grades=None if rows.grades is None else rows.grades[voters],
+                shared=None if complete else pool.sample(ranks),
+            )
+        votes, model, fitted = ranks.first(found) if complete else found
         if complete and pool.numbers is not None:
             model.rows = pool.numbers[model.rows]
         place = np.empty(len(rows.used), dtype=np.int64)
@@ -422,8 +428,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         if model.noise:
             grades = label_odds(candidates, model.noise, grades)
             candidates = grades.astype(bool)
-        rows = np.repeat(back, np.diff(candidates.indptr))
-        by_candidate = votes.proba.numpy()[rows, candidates.indices]
+        row_of_entry = np.repeat(back, np.diff(candidates.indptr))
+        by_candidate = votes.proba.numpy()[row_of_entry, candidates.indices]
         return candidates, grades, by_candidate, model, fitted[back]
 
     def _training_proba(self, X, candidates, used, scores):

@@ -161,7 +161,6 @@ class CleanSENet(NeuralNet):
         outcome : Outcome
         """
         self._set_up(training, callbacks, len(rows.batch_sizes(training.batch_size)))
-        rows.ranks.take_first(self.module_)
         share_norms(self.module_, rows.ranks)
         calibrator, keeps = None, training.loss.confidences is not None
         if training.calibration is not None:
@@ -193,11 +192,13 @@ class CleanSENet(NeuralNet):
             if rows.ranks.several and not isinstance(stop, AgreedStop):
                 raise  # the others may be at another step
             interrupted = not _asked_by_callback(stop)
-        self.notify("on_train_end", X=rows, y=None)
-        rows.ranks.take_first(self.module_)  # buffers that a module keeps by its own rows
         if type(network) is MLP:
             network.draw_from(None)
         release_norms(self.module_, rows.ranks)
+        rows.ranks.take_first(self.module_)  # buffers that a module keeps by its own rows
+        with rows.ranks.stop_together(_asked_by_callback):
+            self.notify("on_train_end", X=rows, y=None)
+        rows.ranks.take_first(self.module_)  # early stopping has gone back to its best epoch
         kept = [(name, callback) for name, callback in self.callbacks_ if name not in OWN_CALLBACKS]
         self.callbacks = self.callbacks_ = kept
         return Outcome(interrupted, None if calibrator is None else calibrator.voters())

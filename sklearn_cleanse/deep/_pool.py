@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ from .._rows import SparseRows
 from ..base import content_rank, first_equals
 from ..votes._leave_one_out import SharedRows
 
-#: Rows of all ranks, at most, that each of them gets to see: as many as statistics are taken from.
-SHARED_ROWS = 20_000
+#: Rows of all ranks, at most, that each of them gets to see: as many as statistics are taken from,
+#: fewer where these take more bytes than the second figure, but never fewer than the third.
+SHARED_ROWS, SHARED_BYTES, LEAST_SHARED = 20_000, 2**28, 1000
 
 
 class Pool(NamedTuple):
@@ -74,8 +76,10 @@ class Pool(NamedTuple):
         n_rows = sum(n for n, _ in sizes)
         start, n_before = (sum(n) for n in zip((0, 0), *sizes[: ranks.rank], strict=True))
         some = np.arange(len(self.used))
-        if n_rows > SHARED_ROWS:
-            some = self.shuffle[: max(1, SHARED_ROWS * len(some) // n_rows)]
+        row_bytes = max(1, math.prod(self.X.shape[1:]) * self.X.dtype.itemsize)
+        limit = min(SHARED_ROWS, max(LEAST_SHARED, SHARED_BYTES // row_bytes))
+        if n_rows > limit:
+            some = self.shuffle[: max(1, limit * len(some) // n_rows)]
         told = ranks.gather(
             (
                 self.X[self.used[some]],
@@ -90,7 +94,7 @@ class Pool(NamedTuple):
         grades = None if self.grades is None else sp.vstack(all_grades, format="csr")
         parts = X, sets, np.arange(len(X)), sets, grades
         rank = content_rank(X, sets if grades is None else grades)
-        ours = slice(start, start + len(self.used)) if n_rows <= SHARED_ROWS else None
+        ours = slice(start, start + len(self.used)) if n_rows <= limit else None
         return Pool.of(*parts, rank, rng, ours=ours, numbers=np.concatenate(numbers))
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:

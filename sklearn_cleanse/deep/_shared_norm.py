@@ -59,10 +59,10 @@ def normalize(norm: Any, X: Tensor, ranks: Ranks, counting: bool = True) -> Tens
     -------
     Y : Tensor of shape (n_rows, n_channels, ...)
     """
-    if not (norm.training or norm.running_mean is None):
+    if not norm.training:
         return type(norm).forward(norm, X)
     Y, mean, variance, n = _SharedNorm.apply(X, norm.weight, norm.bias, norm.eps, ranks)
-    if norm.training and norm.running_mean is not None:
+    if norm.running_mean is not None:
         with torch.no_grad():
             if counting:
                 norm.num_batches_tracked += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -40,6 +42,18 @@ def check_magnitude(X, smallest=0.0):
     return X
 
 
+def warn_in_group(name):
+    """Warn that a process group has no part in the fit of a kernel method."""
+    dist = sys.modules.get("torch.distributed")  # without it there is no group
+    grouped = dist is not None and dist.is_available() and dist.is_initialized()
+    if grouped and dist.get_world_size() > 1:
+        warnings.warn(
+            f"{name} fits the rows of this process alone; the process group is not used. For one "
+            "model of all ranks' rows use CleanSEClassifier",
+            stacklevel=4,
+        )
+
+
 class KernelClassifier(PartialLabelMixin, BaseEstimator):
     """Checks, scaling, the limit on memory, and prediction from the outputs of the ridge."""
 
@@ -71,6 +85,7 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        warn_in_group(type(self).__name__)
         check_index(X, y)
         with unchanged_on_error(self):
             X = check_magnitude(self._check_X(X, reset=True), smallest=1 / MAX_MAGNITUDE)

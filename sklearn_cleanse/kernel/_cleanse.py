@@ -28,6 +28,7 @@ from ..candidates import check_graded, check_index
 from ..explanation import assemble, blocks_to_explain, poll_kernel
 from ..votes import KernelModel, fit_kernel_votes
 from ..votes._kernel_votes import regrade_votes
+from ._base import warn_in_group
 
 __all__ = ["CleanSEKernelClassifier"]
 
@@ -196,6 +197,7 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        warn_in_group(type(self).__name__)
         check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)

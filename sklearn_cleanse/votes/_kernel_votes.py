@@ -233,7 +233,7 @@ def likeliest_noise(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) ->
     """Return the share of wrong sets that scores of labels make likeliest, as `estimate_noise`."""
     S = candidates.to(scores.dtype)
     can_be_wrong = ~candidates.all(dim=1)
-    # by the odds of a label outside under even noise: how likely the set is if it is wrong
+    # P(set | wrong) / P(set | right), from the odds of a label outside at noise 0.5
     ratio = ranks.join(outside_odds(S, 0.5)[can_be_wrong, 0])
     logits = scores.clamp(min=FLOOR).log()
     best, without = (-math.inf, 0.0), -math.inf
@@ -248,7 +248,8 @@ def likeliest_noise(scores: Tensor, candidates: Tensor, ranks: Ranks = ALONE) ->
         without = max(without, float(right.log().sum()))
     n_rows = ranks.total(len(S))
     gain, noise = best[0] - without, best[1] * len(ratio) / n_rows
-    return min(noise, 0.5) if noise >= _LEAST_NOISE and gain > math.log(n_rows) else 0.0
+    found = min(noise, 0.5) if noise >= _LEAST_NOISE and gain > math.log(n_rows) else 0.0
+    return ranks.first(found)  # sums may be rounded otherwise elsewhere, and more hangs on it
 
 
 def votes_from_scores(
