@@ -3,7 +3,7 @@
 Candidates are generated on ordinary data: wrong labels join by chance, and in a share of the rows a
 wrong label takes the true one's place. PRODEN and CC are the same network as CleanSE's, with the
 same recipe, without its votes and counts. "told" knows which sets are wrong and takes every label
-for possible there: no method that has to find out can be expected to do better.
+for possible there: roughly what could be had.
 """
 
 import argparse
