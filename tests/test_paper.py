@@ -592,7 +592,7 @@ def test_interrupt_ends_the_run_at_once_and_the_next_call_redoes_it(tmp_path, mo
         assert runner.poll() is None
         time.sleep(0.01)
     os.killpg(runner.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
-    _, message = runner.communicate(timeout=30)  # until none of them holds the pipe any more
+    _, message = runner.communicate(timeout=120)  # until none of them holds the pipe any more
     assert runner.returncode == 130
     assert "stopped; the same command goes on from here" in message
     assert "Traceback" not in message
