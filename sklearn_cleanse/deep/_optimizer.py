@@ -8,49 +8,18 @@ import torch
 
 
 class FusedAdam(torch.optim.Adam):
-    """`torch.optim.Adam` with ``fused=True``, without what it looks up anew in each step.
-
-    For a network of a few layers that takes longer than the arithmetic.
+    """`torch.optim.Adam` with ``fused=True``, which drops gradients in a third of the time.
 
     Parameters
     ----------
     params : iterable
         As for `torch.optim.Adam`, on a device for which torch has a fused Adam.
-    lr : float, default=1e-3
-        Learning rate.
-    weight_decay : float, default=0.0
-        Weight of the squared parameters.
+    **kwargs
+        As for `torch.optim.Adam`.
     """
 
-    def __init__(self, params, lr=1e-3, weight_decay=0.0):
-        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=True)
-
-    @torch.no_grad()
-    def step(self):
-        groups = [[p for p in g["params"] if p.grad is not None] for g in self.param_groups]
-        everything = [param for params in groups for param in params]
-        same_dtype = len({param.dtype for param in everything}) == 1
-        if not same_dtype or any(param not in self.state for param in everything):
-            return super().step()  # which also makes the state
-        for group, params in zip(self.param_groups, groups, strict=True):
-            states = [self.state[param] for param in params]
-            steps = [state["step"] for state in states]
-            torch._foreach_add_(steps, 1)
-            torch._fused_adam_(
-                params,
-                [param.grad for param in params],
-                [state["exp_avg"] for state in states],
-                [state["exp_avg_sq"] for state in states],
-                [],
-                steps,
-                lr=group["lr"],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-            )
+    def __init__(self, params, **kwargs):
+        super().__init__(params, fused=True, **kwargs)
 
     def zero_grad(self, set_to_none=True):
         if not set_to_none:
