@@ -46,7 +46,7 @@ def check_agreement(ranks: Ranks, estimator: Any, X: Any, classes: Any, call: di
             warnings.warn(
                 f"ranks {rows.index(rows[other])} and {other} have the same rows; each rank should "
                 "pass rows of its own, such as X[rank::size], or they count twice",
-                stacklevel=5,
+                stacklevel=6,
             )
     params = estimator.get_params(deep=False).items()
     names = getattr(estimator, "feature_names_in_", None)

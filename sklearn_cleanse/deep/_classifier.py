@@ -16,7 +16,7 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._device import check_magnitude, choose_device
 from .._ranks import ALONE, Ranks
@@ -37,8 +37,8 @@ from . import _net, _saving
 from ._agreement import check_agreement, classes_of_all, fingerprint, rows_of_all
 from ._build import build_net
 from ._export import write_onnx
+from ._job import LARGEST, Given, Job, Votes, hold_out, use_weights
 from ._modules import MODULES
-from ._pool import Pool
 from ._random import OwnRandom
 from ._training_rows import TrainingRows, rows_per_block
 
@@ -350,119 +350,151 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return self
 
     def _train(self, X, y, sample_weight, epochs, reset, classes=None):
-        """Check, encode, seed, build, train, store. ``epochs`` None: one, off the schedule."""
+        """Read, draw up, train, keep. ``epochs`` None: one, off the schedule."""
         ranks = Ranks.now()
         with ranks.together():
-            self._validate_params()
-            if epochs is None:
-                self._check_later_classes(y, classes, reset)
-            loss = check_loss(self.loss)
-            check_index(X, y)
-            X = self._check_X(X, reset=reset)
-            known = classes if reset else self.classes_
-            n_before = 0 if reset else len(self.net_.history)
-            call = {"epochs": epochs, "epochs before": n_before}
-            call["whether rows have weights"] = sample_weight is not None
-            if ranks.several and not reset:
-                call["the model to go on from"] = fingerprint(self.net_)
-            check_agreement(ranks, self, X, known, call)
-            if known is None and ranks.several:
-                y = list(y) if isinstance(y, Iterator) else y
-                known = classes_of_all(ranks, y, self.graded)
-            classes, candidates, grades = check_graded(
-                y, graded=self.graded, n_samples=len(X), classes=known
-            )
-            if any(ranks.gather(grades is not None)) and grades is None:
-                grades = candidates.astype(float)
-            check_class_prior(self.class_prior, classes)
-            random = ranks.first(check_random_state(self.random_state))
-            own_draws = ranks.fork(random)
-            device = choose_device(self.device)
-            ranks.check_device(device)
-            _net.check_callbacks(self.callbacks)
-            callbacks = [("progress", _net.Progress())] if self.verbose and not ranks.rank else []
-            used, weight = self._use_weights(sample_weight, X, ranks)
-            row_weight = np.bincount(used, minlength=len(X)) if weight is None else weight
-            row_weight = row_weight * (ranks.total(len(used)) / ranks.total(row_weight.sum()))
-            rank = content_rank(X, candidates if grades is None else grades)
-            if self.early_stopping:
-                used, out = self._hold_out(rank, used, own_draws)
-                callbacks += _net.early_stopping(X[out], candidates[out], self.n_iter_no_change)
-            if len(used) < 2:
-                raise ValueError("n_samples=1: one sample is not enough to train a network on")
-            weight = None if weight is None else weight[used]
-            is_all = len(used) == len(X) and (used == np.arange(len(X))).all()
-            own_candidates = candidates if is_all else candidates[used]
-            own_grades = grades if grades is None or is_all else grades[used]
-            told = own_candidates, weight
-            if loss.check is not None:  # which may look at the rows of all ranks
-                told = rows_of_all(ranks, *told)
-            loss_params = check_loss_params(self.loss, self.loss_params, told[0], device, told[1])
-            training = self._plan(loss, loss_params, own_candidates, device, epochs, ranks)
-            # A call that goes on draws differently from the one before, whatever the seed.
-            own_random = OwnRandom(random.randint(2**31 - 1) + n_before)
-            parts = X, candidates, used, own_candidates, own_grades, rank[used]
-            own = Pool.of(*parts, own_draws)
-            pool = own.shared(ranks, random) if reset or self._votes_by_kernel else own
-            own_candidates, own_grades, votes, kernel, scores = self._vote(own, pool, device, ranks)
-            start = None
-            if reset:
-                shuffled = pool.used[pool.shuffle]
-                net, scaling = build_net(self, pool.X, pool.sets, device, shuffled, own_random)
-            else:
-                net, scaling = copy.deepcopy(self.net_), self.scaling_
-                if not net.optimizer_.state:
-                    warnings.warn(
-                        "the optimiser's state was dropped by drop_training_state or save; "
-                        "training goes on from the weights with a fresh optimiser",
-                        stacklevel=4,
-                    )
-                if loss.confidences is not None:  # what it has learnt beats even odds
-                    own_X = X if is_all else X[used]
-                    start = net.confidences(own_X, own_candidates, loss.confidences)
-                    start = regrade(start, own_grades).data
-            ranks.agree({"the scaling": scaling})
-            ranks.take_first(net.module_)
-            rows = TrainingRows(
-                X,
-                own_candidates,
-                weight,
-                device,
-                rank[used],
-                net.module_.scaling,
-                used=None if is_all else used,
-                confidences=start,
-                votes=votes,
-                grades=None if own_grades is None else own_grades.data,
-                ranks=ranks,
-            )
-            rng = ranks.fork(np.random.RandomState(random.randint(2**30) + n_before))
-            if ranks.rank:  # initial weights are the same on all ranks, what is dropped is not
-                own_random = OwnRandom(own_draws.randint(2**31 - 1))
-            callbacks += copy.deepcopy(self.callbacks or [])
-        interrupted, voters = net.train(rows, training, callbacks, rng, own_random)
-        self._voters = voters and dataclasses.replace(voters, rows=used[voters.rows])
-        self._calibration_ = training.calibration
+            given = self._read(X, y, sample_weight, epochs, reset, classes, ranks)
+            job = self._draw_up(given, epochs, reset, ranks)
+        outcome = job.net.train(job.rows, job.training, job.callbacks, job.rng, job.own_random)
+        self._sparse_candidates = sp.issparse(y)
+        self._keep(given, job, outcome, epochs, reset, ranks)
+
+    def _read(self, X, y, sample_weight, epochs, reset, classes, ranks) -> Given:
+        """Check and encode what the call was given."""
+        self._validate_params()
+        if epochs is None:
+            self._check_later_classes(y, classes, reset)
+        loss = check_loss(self.loss)
+        check_index(X, y)
+        X = self._check_X(X, reset=reset)
+        known = classes if reset else self.classes_
+        n_before = 0 if reset else len(self.net_.history)
+        call = {"epochs": epochs, "epochs before": n_before}
+        call["whether rows have weights"] = sample_weight is not None
+        if ranks.several and not reset:
+            call["the model to go on from"] = fingerprint(self.net_)
+        check_agreement(ranks, self, X, known, call)
+        if known is None and ranks.several:
+            y = list(y) if isinstance(y, Iterator) else y
+            known = classes_of_all(ranks, y, self.graded)
+        classes, candidates, grades = check_graded(
+            y, graded=self.graded, n_samples=len(X), classes=known
+        )
+        if any(ranks.gather(grades is not None)) and grades is None:
+            grades = candidates.astype(float)
+        check_class_prior(self.class_prior, classes)
+        random = ranks.first(check_random_state(self.random_state))
+        own_draws = ranks.fork(random)
+        device = choose_device(self.device)
+        ranks.check_device(device)
+        _net.check_callbacks(self.callbacks)
+        used, weight = use_weights(sample_weight, X, ranks)
+        row_weight = np.bincount(used, minlength=len(X)) if weight is None else weight
+        row_weight = row_weight * (ranks.total(len(used)) / ranks.total(row_weight.sum()))
+        order, held_out = content_rank(X, candidates if grades is None else grades), None
+        if self.early_stopping:
+            used, held_out = hold_out(order, used, self.validation_fraction, own_draws)
+        if len(used) < 2:
+            raise ValueError("n_samples=1: one sample is not enough to train a network on")
+        return Given(
+            X=X,
+            classes=classes,
+            candidates=candidates,
+            grades=grades,
+            order=order,
+            used=used,
+            held_out=held_out,
+            row_weight=row_weight,
+            weight=None if weight is None else weight[used],
+            loss=loss,
+            device=device,
+            n_before=n_before,
+            random=random,
+            own_draws=own_draws,
+        )
+
+    def _draw_up(self, given, epochs, reset, ranks) -> Job:
+        """Take the votes, build the network or copy the one there is, and plan its training."""
+        candidates = given.of_used(given.candidates)
+        told = candidates, given.weight
+        if given.loss.check is not None:  # which may look at the rows of all ranks
+            told = rows_of_all(ranks, *told)
+        params = check_loss_params(self.loss, self.loss_params, told[0], given.device, told[1])
+        training = self._plan(given.loss, params, candidates, given.device, epochs, ranks)
+        # A call that goes on draws differently from the one before, whatever the seed.
+        own_random = OwnRandom(given.random.randint(2**31 - 1) + given.n_before)
+        own = given.pool()
+        pool = own.shared(ranks, given.random) if reset or self._votes_by_kernel else own
+        votes = self._vote(own, pool, given.device, ranks)
+        start = None
+        if reset:
+            shuffled = pool.used[pool.shuffle]
+            net, scaling = build_net(self, pool.X, pool.sets, given.device, shuffled, own_random)
+        else:
+            net, scaling = copy.deepcopy(self.net_), self.scaling_
+            if not net.optimizer_.state:
+                warnings.warn(
+                    "the optimiser's state was dropped by drop_training_state or save; "
+                    "training goes on from the weights with a fresh optimiser",
+                    stacklevel=5,
+                )
+            if given.loss.confidences is not None:  # what it has learnt beats even odds
+                X = given.of_used(given.X)
+                start = net.confidences(X, votes.candidates, given.loss.confidences)
+                start = regrade(start, votes.grades).data
+        ranks.agree({"the scaling": scaling})
+        ranks.take_first(net.module_)
+        rows = TrainingRows(
+            given.X,
+            votes.candidates,
+            given.weight,
+            given.device,
+            given.order[given.used],
+            net.module_.scaling,
+            used=None if given.uses_all else given.used,
+            confidences=start,
+            votes=votes.by_candidate,
+            grades=None if votes.grades is None else votes.grades.data,
+            ranks=ranks,
+        )
+        rng = ranks.fork(np.random.RandomState(given.random.randint(2**30) + given.n_before))
+        if ranks.rank:  # initial weights are the same on all ranks, what is dropped is not
+            own_random = OwnRandom(given.own_draws.randint(2**31 - 1))
+        callbacks = self._all_callbacks(given, ranks)
+        return Job(net, scaling, rows, training, callbacks, rng, own_random, votes)
+
+    def _all_callbacks(self, given, ranks):
+        callbacks = [("progress", _net.Progress())] if self.verbose and not ranks.rank else []
+        if given.held_out is not None:
+            held_out = given.X[given.held_out], given.candidates[given.held_out]
+            callbacks += _net.early_stopping(*held_out, self.n_iter_no_change)
+        return callbacks + copy.deepcopy(self.callbacks or [])
+
+    def _keep(self, given, job, outcome, epochs, reset, ranks):
+        """Store what was learnt."""
+        voters, kernel, net = outcome.voters, job.votes.model, job.net
+        self._voters = voters and dataclasses.replace(voters, rows=given.used[voters.rows])
+        self._calibration_ = job.training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
-        self.net_, self.scaling_, self.classes_ = net, scaling, classes
+        self.net_, self.scaling_, self.classes_ = net, job.scaling, given.classes
         self._noise = 0.0 if kernel is None else kernel.noise
         with ranks.together():
-            belief = self._training_proba(X, candidates, used, scores)
-            self._candidate_proba = belief = regrade(belief, grades)
+            belief = self._training_proba(given, given.candidates, job.votes.scores)
+            self._candidate_proba = belief = regrade(belief, given.grades)
             if self._noise:  # a label outside may be the true one
-                odds = label_odds(candidates, self._noise, grades)
-                belief = regrade(self._training_proba(X, odds.astype(bool), used, scores), odds)
-            mass = ranks.total(class_mass(belief, candidates, row_weight))
+                odds = label_odds(given.candidates, self._noise, given.grades)
+                belief = self._training_proba(given, odds.astype(bool), job.votes.scores)
+                belief = regrade(belief, odds)
+            mass = ranks.total(class_mass(belief, given.candidates, given.row_weight))
         goes_on = epochs is None and not reset  # partial_fit, which has seen other rows before
         self._class_mass = mass + self._class_mass if goes_on else mass
-        self._sparse_candidates = sp.issparse(y)
         self.history_ = [
             {key: value for key, value in epoch.items() if key not in _INTERNAL}
             for epoch in net.history
             if "seconds" in epoch  # an interrupted epoch has not got so far
         ]
         self.n_iter_ = len(self.history_)
-        self.interrupted_ = interrupted
+        self.interrupted_ = outcome.interrupted
 
     def _check_later_classes(self, y, classes, first):
         """Refuse calls of `partial_fit` that leave open which classes there are."""
@@ -504,17 +536,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     #: Whether a regression of all rows votes on each.
     _votes_by_kernel = False
 
-    def _vote(self, own, pool, device, ranks):
-        """Return what to train on: sets, grades, and votes of all other rows; then their regression
-        and its scores.
+    def _vote(self, own, pool, device, ranks) -> Votes:
+        """Let all other rows vote on each row to train on; here nobody does."""
+        return Votes(own.candidates, own.grades)
 
-        Here the sets are the candidates, and nobody votes.
-        """
-        return own.candidates, own.grades, None, None, None
-
-    def _training_proba(self, X, candidates, used, scores):
-        """Return the confidence in each candidate of the training rows."""
-        return self.net_.confidences(X, candidates)
+    def _training_proba(self, given, candidates, scores):
+        """Return the confidence in each of such candidates of all rows that the call was given."""
+        return self.net_.confidences(given.X, candidates)
 
     def _kernel_share(self):
         """Return the say of that regression in predictions, which is none here."""
@@ -543,7 +571,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             X = X.astype(np.float64)
         elif X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16):
             X = X.astype(np.float32)
-        X = check_magnitude(X, _LARGEST, fitting=reset)
+        X = check_magnitude(X, LARGEST, fitting=reset)
         if reset:
             self._sample_shape = X.shape[1:]
         elif X.shape[1:] != self._sample_shape:
@@ -552,35 +580,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"shape {self._sample_shape}"
             )
         return X
-
-    def _use_weights(self, sample_weight, X, ranks):
-        """Return which rows to train on, repeated as often as asked, and all rows' weights."""
-        if sample_weight is None:
-            return np.arange(len(X)), None
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        for row in np.flatnonzero((weight > _LARGEST) | ((weight > 0) & (weight < 1 / _LARGEST))):
-            raise ValueError(
-                f"sample_weight is {weight[row]:.3g} in row {row}; it must be 0, or lie between "
-                f"{1 / _LARGEST:.0e} and {_LARGEST:.0e}. Only ratios count: multiply all weights "
-                "by one number, and set to 0 what is then still too small"
-            )
-        whole = (weight == np.round(weight)).all() and weight.sum() <= _MOST_REPEATS * len(X)
-        if all(ranks.gather(whole)):
-            return np.repeat(np.arange(len(X)), weight.astype(np.int64)), None
-        return np.flatnonzero(weight), weight
-
-    def _hold_out(self, rank, used, random):
-        """Split rows for early stopping; all repetitions of a row fall on the same side."""
-        rows = np.unique(used)
-        n_out = max(1, round(self.validation_fraction * len(rows)))
-        if len(rows) - n_out < 2:
-            raise ValueError(
-                f"early_stopping holds out {n_out} of {len(rows)} rows and leaves too few to train "
-                f"on; lower validation_fraction (now {self.validation_fraction}) or switch it off"
-            )
-        order = np.argsort(rank[rows])[random.permutation(len(rows))]
-        out = rows[np.sort(order[:n_out])]
-        return used[~np.isin(used, out)], out
 
     def _candidate_proba_of(self, X, candidates):
         """Return the confidence in each of the given candidates, sparse, block by block."""
@@ -732,10 +731,4 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return self.net_.most_likely(X)
 
 
-#: Features and weights must fit into single precision, with room for squares.
-_LARGEST = 1e18
-
 _INTERNAL = ("batches", "train_batch_count", "loss_best")
-
-#: Whole-number weights repeat rows unless that makes the data so many times larger.
-_MOST_REPEATS = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,7 @@ from ..votes._kernel_votes import regrade_votes
 from . import _saving
 from ._agreement import rows_of_all
 from ._classifier import PartialLabelClassifier
+from ._job import Votes
 from ._training_rows import rows_per_block
 
 __all__ = ["PAPER_SETTINGS", "RECONSTRUCTION", "CleanSEClassifier"]
@@ -383,7 +384,7 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _votes_by_kernel(self):
         return self.vote == "kernel" and self.temperature != 1
 
-    def _vote(self, own, pool, device, ranks):
+    def _vote(self, own, pool, device, ranks) -> Votes:
         """Let all other rows vote on each row, if they are asked to.
 
         Where sets may be wrong, every label is a candidate, graded by the odds that noise gives it.
@@ -400,9 +401,10 @@ class CleanSEClassifier(PartialLabelClassifier):
                     f"noise={self.noise!r} needs kernel votes, which name labels outside a set: "
                     "use vote='kernel' and temperature above 1, or noise=0"
                 )
-            return own.candidates, own.grades, None, None, None
+            return Votes(own.candidates, own.grades)
         # Where every rank has all rows, rank 0 computes all votes; else each those on its own rows.
-        complete, found = pool.ours is not None, None
+        complete = pool.ours is not None
+        found: Any = None
         rows = pool if complete else own
         # Rows that are repeated, by weights or in X, vote once: none must vote on its copy.
         first, voters = rows.distinct()
@@ -430,11 +432,12 @@ class CleanSEClassifier(PartialLabelClassifier):
             candidates = grades.astype(bool)
         row_of_entry = np.repeat(back, np.diff(candidates.indptr))
         by_candidate = votes.proba.numpy()[row_of_entry, candidates.indices]
-        return candidates, grades, by_candidate, model, fitted[back]
+        return Votes(candidates, grades, by_candidate, model, fitted[back])
 
-    def _training_proba(self, X, candidates, used, scores):
+    def _training_proba(self, given, candidates, scores):
         if not self._kernel_share():
-            return super()._training_proba(X, candidates, used, scores)
+            return super()._training_proba(given, candidates, scores)
+        X, used = given.X, given.used
         rest = np.setdiff1d(np.arange(len(X)), used)  # held out, or of weight zero
         of_all = scores.new_empty(len(X), scores.shape[1])
         of_all[torch.from_numpy(used)] = scores
