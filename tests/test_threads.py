@@ -1,4 +1,4 @@
-"""Fits in threads: as if each were alone, and as if it were not there."""
+"""Fits in threads: as if each were alone, and as if it were not there; and how many they use."""
 
 import copy
 import pickle
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from skorch.callbacks import Callback
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_cleanse import (
@@ -15,7 +16,7 @@ from sklearn_cleanse import (
     PartialLabelClassifier,
 )
 from sklearn_cleanse._device import as_tensor
-from sklearn_cleanse.deep import MLP, _random
+from sklearn_cleanse.deep import MLP, _random, _threads
 from sklearn_cleanse.deep._random import OwnRandom
 
 QUICK = {"hidden_layer_sizes": (32, 32), "max_epochs": 4}
@@ -130,6 +131,62 @@ def test_a_network_pickled_in_the_midst_of_training_leaves_its_generator():
         assert copied._generator is None
         assert copied._spare is None
         assert copied(torch.zeros(2, 5))[0].shape == (2, 3)
+
+
+# -- threads of a step -----------------------------------------------------------------------------
+
+
+class Watch(Callback):
+    """Notes how many threads a step has, and how many one has that starts meanwhile."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.seen_ = set()
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(torch.get_num_threads).result()
+        self.seen_.add((torch.get_num_threads(), elsewhere))
+
+    def on_epoch_end(self, net, **kwargs):
+        self.after_epoch_ = torch.get_num_threads()
+
+
+@pytest.fixture
+def six_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(6)
+    yield
+    torch.set_num_threads(before)
+
+
+def threads_of_a_fit(blobs, **params):
+    X, S, _ = blobs
+    clf = PartialLabelClassifier(max_epochs=1, callbacks=[("watch", Watch())], **params).fit(X, S)
+    watch = dict(clf.net_.callbacks_)["watch"]
+    assert watch.after_epoch_ == torch.get_num_threads() == 6
+    return watch.seen_
+
+
+def test_a_small_step_has_one_thread_and_leaves_other_threads_alone(blobs, six_threads):
+    assert threads_of_a_fit(blobs, hidden_layer_sizes=(32,)) == {(1, 6)}
+
+
+def test_a_step_has_as_many_threads_as_it_has_work_for(blobs, six_threads, monkeypatch):
+    # 4 · 10 + 10 weights, twice 10 of batch norm, 10 · 3 + 3: 103 parameters in batches of 20
+    size = {"hidden_layer_sizes": (10,), "batch_size": 20, "n_members": 1}
+    for work, n_threads in ((103 * 20 // 3, 3), (103 * 20 // 3 + 1, 2), (1, 6)):
+        monkeypatch.setattr(_threads, "WORK_PER_THREAD", work)
+        assert threads_of_a_fit(blobs, **size) == {(n_threads, 6)}
+
+
+def test_the_environment_decides_on_threads_if_it_says_so(blobs, six_threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+    assert threads_of_a_fit(blobs, hidden_layer_sizes=(32,)) == {(6, 6)}
+
+
+def test_a_module_of_ones_own_keeps_all_threads(blobs, six_threads):
+    assert threads_of_a_fit(blobs, module=Dropping) == {(6, 6)}
 
 
 # -- generators of one's own ---------------------------------------------------------------------

@@ -33,6 +33,7 @@ from ._modules import MLP, MODULES, check_output, per_member, split_output
 from ._optimizer import one_cycle
 from ._random import OwnRandom
 from ._shared_norm import release_norms, share_norms
+from ._threads import step_threads
 from ._training_rows import Batch, TrainingRows, rows_per_block
 
 #: Names of the callbacks that belong to one call of `train` and are dropped after it.
@@ -235,14 +236,13 @@ class CleanSENet(NeuralNet):
         sums = torch.zeros(3, device=rows.device)
         voting = calibrator is not None and training.calibration.temperature_after(done) > 1
         voters = calibrator if voting and calibrator.votes_in_batches else None
-        for batch in rows.epoch(training.batch_size, rng, weights, bounds=training.counts):
-            X = batch.inputs
-            self.notify("on_batch_begin", batch=(X, batch), training=True)
-            output, loss = self.train_step(network, rows, training, batch, voters, done)
-            sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / rows.n_total)
-            self.notify(
-                "on_batch_end", batch=(X, batch), training=True, loss=loss.total, y_pred=output
-            )
+        with step_threads(network, rows.device, training.batch_size):
+            for batch in rows.epoch(training.batch_size, rng, weights, bounds=training.counts):
+                whole = {"batch": (batch.inputs, batch), "training": True}
+                self.notify("on_batch_begin", **whole)
+                output, loss = self.train_step(network, rows, training, batch, voters, done)
+                sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / rows.n_total)
+                self.notify("on_batch_end", **whole, loss=loss.total, y_pred=output)
         return rows.ranks.add_(sums)
 
     def train_step(
