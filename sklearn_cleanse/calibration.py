@@ -76,6 +76,8 @@ class Calibration:
         which it exceeds. None keeps it constant.
     count_weight : float, default=1e-3
         λ of Eq. (15). Zero switches the count term off.
+    count_every : int, default=4
+        Steps from one count term to the next, which stands for those in between.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         The count term; a key of `sklearn_cleanse.counts.COUNT_LOSSES`.
     proportions : Tensor of shape (n_classes,), default=None
@@ -101,6 +103,7 @@ class Calibration:
     vote_start: float = 0.0
     vote_end: float | None = 1.0
     count_weight: float = 1e-3
+    count_every: int = 4
     count_loss: str = "interval"
     proportions: Tensor | None = None
 
@@ -228,14 +231,15 @@ class Calibration:
             kept[name] = file.value(f"{place}.{name}", float)
         for name in ("vote", "neighbors_from", "neighbor_space", "vote_scope", "count_loss"):
             kept[name] = file.value(f"{place}.{name}", str)
-        kept["n_neighbors"] = file.value(f"{place}.n_neighbors", int)
+        for name in ("n_neighbors", "count_every"):
+            kept[name] = file.value(f"{place}.{name}", int)
         kept["max_voters"] = file.value(f"{place}.max_voters", int, str)
         kept["vote_end"] = file.value(f"{place}.vote_end", float, type(None))
         if file.has(f"{place}.proportions"):
             shares = file.array(f"{place}.proportions", "f", (n_classes,))
             kept["proportions"] = torch.tensor(shares)
-        if kept["n_neighbors"] < 1 or kept["temperature"] < 1:
-            raise ValueError(f"{place} has no neighbours, or a temperature below 1")
+        if min(kept["n_neighbors"], kept["count_every"], kept["temperature"]) < 1:
+            raise ValueError(f"{place} has neighbours, steps to count in or a temperature below 1")
         return cls(**kept)
 
 

@@ -123,7 +123,7 @@ def train_fake(estimator, net, X, candidates, weighted, rng, device: str) -> int
     assert weights.device == torch.device(device)
     voters = calibrator if calibrator is not None and calibrator.votes_in_batches else None
     net._set_training(True)
-    for batch in rows.epoch(BATCH, rng, weights, bounds=training.counts):
+    for batch in rows.epoch(BATCH, rng, weights, training.count_every):
         guard = Guard(device)
         with guard:
             _, found = net.train_step(net.module_.network, rows, training, batch, voters, 0.5)
@@ -181,11 +181,12 @@ def cases(device: str):
             *itertools.product(("soft", "hard"), ("dataset", "batch")),
         ]:
             params = {"vote": vote_kind, "neighbors_from": source, "vote_end": None}
-            clf = CleanSEClassifier(loss, **params)
+            clf = CleanSEClassifier(loss, count_every=1, **params)
             yield f"{vote_kind}-{source}-{loss}", lambda clf=clf: train(clf, device)
     for count_loss in COUNT_LOSSES:
-        clf = CleanSEClassifier(count_loss=count_loss)
+        clf = CleanSEClassifier(count_loss=count_loss, count_every=1)
         yield f"count-{count_loss}", lambda clf=clf: train(clf, device, weighted=True)
+    yield "between-counts", lambda: train(CleanSEClassifier(), device)  # the second of four
     own = PartialLabelClassifier(module=Dropping)
     yield "own-module", lambda: train(own, device)
     yield "votes-exact", lambda: vote(None, device)

@@ -27,6 +27,7 @@ MOST = {
     "count-interval": 403,
     "count-entropy": 409,
     "count-proportion": 152,
+    "between-counts": 105,
 }
 
 
@@ -63,3 +64,8 @@ def test_what_leaves_the_device_is_noticed(control, message, results):
 @pytest.mark.parametrize("case", MOST)
 def test_operations_per_step(case, results):
     assert results[case][1] <= MOST[case]
+
+
+def test_operations_of_a_default_step_on_average(results):
+    counted, between = results["kernel-dataset-cc"][1], results["between-counts"][1]
+    assert (counted + 3 * between) / 4 <= 200  # half of what a step took before

@@ -177,7 +177,7 @@ def a_step(loss, calibration=None, n_members=3):
     rows = _training_rows.TrainingRows(
         np.zeros((10, 1)), sp.csr_array(S.numpy()), None, "cpu", np.arange(10), torch.Tensor.float
     )
-    [batch] = rows.batches(np.arange(10), [10], bounds=True)
+    [batch] = rows.batches(np.arange(10), [10], bounds=calibration is not None)
     params = check_loss_params(loss, None, sp.csr_array(S.numpy()))
     training = Training(LOSSES[loss], params, calibration, 1, 10, 0.1, "constant", 0.0)
     return training, logits, batch, batch.dense(rows.confidences[batch.entries])
@@ -200,14 +200,29 @@ def test_the_base_loss_of_a_step_is_the_members_mean(loss):
     torch.testing.assert_close(found.covered, covered)
 
 
-@pytest.mark.parametrize("count_weight", [0.0, 0.5])
-def test_the_loss_of_a_step_is_equation_15(count_weight):
-    calibration = Calibration(count_weight=count_weight, count_loss="interval")
+@pytest.mark.parametrize("counts_for", [1.0, 3.5])
+def test_the_loss_of_a_step_is_equation_15(counts_for):
+    calibration = Calibration(count_weight=0.5, count_loss="interval")
     training, logits, batch, weights = a_step("proden", calibration)
+    batch.counts_for = counts_for
     found = step_loss(training, logits, batch, weights)
     count = calibration.count(found.mean_logits, batch.bounds)
-    torch.testing.assert_close(found.total, found.base + count_weight * count)
-    assert training.counts == (count_weight > 0)
+    torch.testing.assert_close(found.count, counts_for * count)
+    torch.testing.assert_close(found.total, found.base + 0.5 * counts_for * count)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "count_every"),
+    [
+        (None, 0),
+        (Calibration(count_weight=0.0), 0),
+        (Calibration(), 4),
+        (Calibration(count_every=1), 1),
+    ],
+)
+def test_how_often_a_training_counts(calibration, count_every):
+    training, *_ = a_step("cc", calibration)
+    assert training.count_every == count_every
 
 
 def test_a_training_cannot_be_changed():

@@ -81,17 +81,29 @@ def test_blocks_are_the_given_rows_in_the_given_order(rows, candidates, monkeypa
 
 
 def test_an_epoch_visits_every_row_once(rows):
-    batches = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=False))
+    batches = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, 0))
     assert [batch.shape[0] for batch in batches] == rows.batch_sizes(12)
     visited = torch.cat([batch.rows for batch in batches])
     assert sorted(visited.tolist()) == list(range(37))
     again = torch.cat(
-        [b.rows for b in rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=False)]
+        [b.rows for b in rows.epoch(12, np.random.RandomState(0), rows.confidences, 0)]
     )
     assert torch.equal(visited, again)
     assert all(batch.bounds is None for batch in batches)
-    counted = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, bounds=True))
+    counted = list(rows.epoch(12, np.random.RandomState(0), rows.confidences, 1))
     assert all(batch.bounds.shape == (2, 5) for batch in counted)
+    assert all(batch.counts_for == 1 for batch in counted)
+
+
+@pytest.mark.parametrize(
+    ("count_every", "which"), [(1, [*range(8)]), (3, [0, 3, 6]), (4, [0, 4]), (9, [0])]
+)
+def test_counted_batches_stand_for_those_in_between(count_every, which, rows):
+    batches = list(rows.epoch(5, np.random.RandomState(0), rows.confidences, count_every))
+    assert [i for i, batch in enumerate(batches) if batch.bounds is not None] == which
+    stand_for = [batch.counts_for for batch in batches if batch.bounds is not None]
+    assert sum(stand_for) == pytest.approx(8)
+    assert len(set(stand_for)) == 1
 
 
 def test_the_batches_of_an_epoch_have_all_that_a_step_needs(candidates, rng, monkeypatch):
@@ -102,7 +114,7 @@ def test_the_batches_of_an_epoch_have_all_that_a_step_needs(candidates, rng, mon
     )
     given = torch.from_numpy(rng.uniform(size=candidates.nnz))
     laid_out = sp.csr_array((given, candidates.indices, candidates.indptr)).toarray()
-    for batch in rows.epoch(8, rng, given, bounds=False):
+    for batch in rows.epoch(8, rng, given, 0):
         np.testing.assert_array_equal(batch.inputs, 2 * X[batch.rows].astype(np.float32))
         np.testing.assert_array_equal(batch.weights, laid_out[batch.rows])
         np.testing.assert_array_equal(batch.sample_weight, weight[batch.rows].astype(np.float32))

@@ -32,7 +32,11 @@ METHODS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
     "cleanse-paper": (_CLEANSE, "PAPER_SETTINGS", "CleanSE, paper's form"),
     "cleanse-reconstruction": (_CLEANSE, "RECONSTRUCTION", "CleanSE, reconstruction"),
     # with the network and training of PAPER_SETTINGS
-    "cleanse-paper-net": (_CLEANSE, {}, "CleanSE, our votes in the paper's network"),
+    "cleanse-paper-net": (
+        _CLEANSE,
+        {"count_every": 1},
+        "CleanSE, our votes in the paper's network",
+    ),
 }
 METHOD_NAMES = {method: name for method, (*_, name) in METHODS.items()}
 
@@ -82,7 +86,16 @@ def build(task: Task):
 def describe_params(estimator) -> dict:
     """Return all parameters of an estimator in plain values."""
     params = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    return {name: _plain(value) for name, value in sorted(params.items()) if name not in _NO_PART}
+    return {
+        name: _plain(value)
+        for name, value in sorted(params.items())
+        if name not in _NO_PART and not _is_as_before(name, value, params)
+    }
+
+
+def _is_as_before(name, value, params) -> bool:
+    """Whether a parameter that came later says what was done before: lines keep their keys."""
+    return name == "count_every" and (value == 1 or not params["count_weight"])
 
 
 def _plain(value):
@@ -189,7 +202,7 @@ def arguments(method: str) -> tuple[str, dict]:
     """Return the estimator and the arguments of one of our methods."""
     estimator, params, _ = METHODS[method]
     if method == "cleanse-paper-net":
-        params = shared(sklearn_cleanse.PAPER_SETTINGS)
+        params = params | shared(sklearn_cleanse.PAPER_SETTINGS)
     return estimator, dict(getattr(sklearn_cleanse, params) if isinstance(params, str) else params)
 
 

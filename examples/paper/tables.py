@@ -125,6 +125,19 @@ def image_table(results, dataset, recipe) -> Table:
     return accuracy_table(name, title, results, columns, rows, notes=notes)
 
 
+def final_images_table(results, size=256) -> Table:
+    """Accuracy on image sets after the last epoch, where the learning rate has come down."""
+    rows, columns = {}, results.columns("images", IMAGES)
+    for method, heading in methods_of(results, "images", "ours").items():
+        setting = setting_of(method, f"ours-batch-{size}")
+        rows[heading] = {d: ("images", setting, d, method) for d in columns}, {}
+    notes = ["Test accuracy in % after the last epoch."]
+    title, measure = f"Images, batch {size}, after the last epoch", "accuracy_final"
+    return accuracy_table(
+        "images-final", title, results, columns, rows, ranked=False, notes=notes, measure=measure
+    )
+
+
 def settings_table(results, name, title, group, settings, note=ACCURACY_NOTE) -> Table:
     """Accuracy of CleanSE's forms by setting; ``settings`` has (heading, the paper's figures)."""
     columns = results.columns(group, FOLD0 if group == "as-published" else REAL)
@@ -266,6 +279,7 @@ def all_tables(results: Results) -> list[Table]:
     tables += [sweep_table(results, p, group, f"{group}-{p}", about) for p in SWEEPS]
     images = results.columns("images", IMAGES)
     tables += [image_table(results, d, r) for d in images for r in RECIPES]
+    tables += [final_images_table(results)]
     tables += [ablation_table(results), parts_table(results)]
     tables += [sweep_table(results, group, group, group) for group in SWEEPS]
     tables += [calibrated_table(results), label_free_table(results), paper_table()]

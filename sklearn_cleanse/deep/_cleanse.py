@@ -50,6 +50,7 @@ PAPER_SETTINGS = {
     "vote_start": 0.0,
     "vote_end": None,
     "kernel_share": 0.0,
+    "count_every": 1,
     "count_loss": "entropy",
     "hidden_layer_sizes": (500,),
     "batch_norm": False,
@@ -147,6 +148,9 @@ class CleanSEClassifier(PartialLabelClassifier):
         the kernel has no say where candidates depend on the features and mislead it, and none where
         landmarks stand for the rows, all of which the network has seen. 0 predicts by the network
         alone, which takes less time.
+    count_every : int, default=4
+        Steps from one count loss to the next, which stands for those in between: it has so many
+        times the weight. 1 counts in every step, as the paper does, and takes more time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
@@ -292,6 +296,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "max_voters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "kernel_share": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "count_every": [Interval(Integral, 1, None, closed="left")],
         "count_loss": [StrOptions(set(COUNT_LOSSES))],
     }
 
@@ -313,6 +318,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         n_landmarks="auto",
         max_voters="auto",
         kernel_share="auto",
+        count_every=4,
         count_loss="interval",
         loss_params=None,
         graded=False,
@@ -378,6 +384,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.n_landmarks = n_landmarks
         self.max_voters = max_voters
         self.kernel_share = kernel_share
+        self.count_every = count_every
         self.count_loss = count_loss
 
     @property
@@ -546,6 +553,7 @@ class CleanSEClassifier(PartialLabelClassifier):
             vote_start=0.0 if at_once else self.vote_start,
             vote_end=self.vote_end,
             count_weight=self.count_weight,
+            count_every=self.count_every,
             count_loss=self.count_loss,
             proportions=proportions,
         )

@@ -57,8 +57,10 @@ class Training:
     weight_decay: float
 
     @property
-    def counts(self) -> bool:
-        return self.calibration is not None and self.calibration.count_weight > 0
+    def count_every(self) -> int:
+        """Steps from one count term to the next; 0 if there is none."""
+        counts = self.calibration is not None and self.calibration.count_weight > 0
+        return self.calibration.count_every if counts else 0
 
 
 class Outcome(NamedTuple):
@@ -72,7 +74,10 @@ class Outcome(NamedTuple):
 
 
 class StepLoss(NamedTuple):
-    """The loss of one step and its parts, all scalars, and the members' mean logits."""
+    """The loss of one step and its parts, all scalars, and the members' mean logits.
+
+    ``count`` is the count term of this step and of those that it stands for.
+    """
 
     total: Tensor
     base: Tensor
@@ -102,9 +107,10 @@ def step_loss(training: Training, logits: Tensor, batch: Batch, weights: Tensor)
         base = torch.stack([function(m, *rows, **params) for m in logits.unbind(1)]).mean()
     count, mean = torch.zeros_like(base), average_members(logits)
     total = base if batch.part is None else batch.part.share * base
-    if training.counts:
+    if batch.bounds is not None:
         everyone = mean if batch.part is None else batch.part.with_others(mean)
         count = training.calibration.count(everyone, batch.bounds, batch.max_count)
+        count = count * batch.counts_for
         total = total + training.calibration.count_weight * count
     covered = batch.candidates.gather(1, mean.argmax(dim=1, keepdim=True)).mean(dtype=base.dtype)
     return StepLoss(total, base, count, covered, mean)
@@ -237,7 +243,7 @@ class CleanSENet(NeuralNet):
         voting = calibrator is not None and training.calibration.temperature_after(done) > 1
         voters = calibrator if voting and calibrator.votes_in_batches else None
         with step_threads(network, rows.device, training.batch_size):
-            for batch in rows.epoch(training.batch_size, rng, weights, bounds=training.counts):
+            for batch in rows.epoch(training.batch_size, rng, weights, training.count_every):
                 whole = {"batch": (batch.inputs, batch), "training": True}
                 self.notify("on_batch_begin", **whole)
                 output, loss = self.train_step(network, rows, training, batch, voters, done)
@@ -286,7 +292,7 @@ class CleanSENet(NeuralNet):
 
     def _record(self, means: Tensor, training: Training, calibrator, began: float) -> None:
         base, count, covered = means.tolist()
-        total = base + (training.calibration.count_weight * count if training.counts else 0.0)
+        total = base + (training.calibration.count_weight * count if training.count_every else 0.0)
         if not np.isfinite(total):
             raise FloatingPointError(
                 f"the training loss became {total} in epoch {len(self.history)}; lower lr or "

@@ -63,10 +63,11 @@ class Batch:
 
     ``entries`` are the candidates' positions in the flat tables, ``cells`` the same candidates'
     positions in the flattened (rows × classes) block, ``bounds`` the lower and upper label counts
-    of Eq. (9), and ``max_count`` the largest upper bound, known on the host. The batches of an
-    epoch also have the network's ``inputs``, the candidates' ``weights`` (rows × classes) and those
-    of the rows, if there are any. Where several ranks train, ``part`` tells which part of their
-    batch these rows are, and bounds are those of all.
+    of Eq. (9), ``max_count`` the largest upper bound, known on the host, and ``counts_for`` the
+    number of steps that a count term of this batch stands for. The batches of an epoch also have
+    the network's ``inputs``, the candidates' ``weights`` (rows × classes) and those of the rows, if
+    there are any. Where several ranks train, ``part`` tells which part of their batch these rows
+    are, and bounds are those of all.
     """
 
     rows: Tensor
@@ -79,6 +80,7 @@ class Batch:
     weights: Tensor | None = None
     sample_weight: Tensor | None = None
     part: Part | None = None
+    counts_for: float = 1.0
 
     @property
     def shape(self) -> torch.Size:
@@ -221,17 +223,25 @@ class TrainingRows(torch.utils.data.Dataset):
         return self.batches(rows, [size] * (n // size) + ([n % size] if n % size else []))
 
     def epoch(
-        self, batch_size: int, rng: np.random.RandomState, weights: Tensor, bounds: bool
+        self, batch_size: int, rng: np.random.RandomState, weights: Tensor, count_every: int
     ) -> Iterator[Batch]:
         """Shuffle the rows and cut them into the batches of one epoch, ready for training.
 
         ``weights`` has one number for each candidate. A row is visited once, so that its weights
-        are what they are when its batch is cut, though a step before may change others.
+        are what they are when its batch is cut, though a step before may change others. The first
+        of each ``count_every`` batches has bounds; 0: none has.
         """
-        order = self.shuffled(rng)
-        if not self.ranks.several:
-            return self.batches(order, self.batch_sizes(batch_size), bounds, weights)
-        return self._parts(order, self._sizes_by_rank(batch_size), bounds, weights)
+        order, sizes, counts = self.shuffled(rng), self.batch_sizes(batch_size), count_every > 0
+        if self.ranks.several:
+            batches = self._parts(order, self._sizes_by_rank(batch_size), counts, weights)
+        else:
+            batches = self.batches(order, sizes, counts, weights)
+        counted = range(0, len(sizes), count_every or 1)
+        for number, batch in enumerate(batches):
+            if number not in counted:
+                batch.bounds = batch.max_count = None
+            batch.counts_for = len(sizes) / len(counted)
+            yield batch
 
     def batch_sizes(self, batch_size: int) -> list[int]:
         """Return the size of each batch of an epoch, which several ranks share."""
