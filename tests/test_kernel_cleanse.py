@@ -290,6 +290,17 @@ def test_rows_left_out_or_held_out_have_confidences_too():
     np.testing.assert_allclose(model.candidate_proba_, proba, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("n_landmarks", "start", "end", "faded"),
+    [(None, 0.0, 1.0, 1.0), (40, 0.0, 1.0, 0.5), (40, 0.4, 0.8, 0.6), (40, 0.0, None, None)],
+)
+def test_votes_of_landmarks_fade_in_half_the_time(n_landmarks, start, end, faded, blobs):
+    X, S, _ = blobs
+    params = {"n_landmarks": n_landmarks, "vote_start": start, "vote_end": end}
+    clf = CleanSEClassifier(max_epochs=1, random_state=0, **params).fit(X, S)
+    assert clf._calibration_.vote_end == (None if faded is None else pytest.approx(faded))
+
+
 def test_votes_that_would_never_count_are_refused(digits):
     with pytest.raises(ValueError, match=r"vote_end=0.2 is not after vote_start=0.5"):
         CleanSEClassifier(vote_start=0.5, vote_end=0.2, **QUICK).fit(*digits[:2])

@@ -420,12 +420,13 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         if given.loss.check is not None:  # which may look at the rows of all ranks
             told = rows_of_all(ranks, *told)
         params = check_loss_params(self.loss, self.loss_params, told[0], given.device, told[1])
-        training = self._plan(given.loss, params, candidates, given.device, epochs, ranks)
         # A call that goes on draws differently from the one before, whatever the seed.
         own_random = OwnRandom(given.random.randint(2**31 - 1) + given.n_before)
         own = given.pool()
         pool = own.shared(ranks, given.random) if reset or self._votes_by_kernel else own
         votes = self._vote(own, pool, given.device, ranks)
+        how = epochs, ranks, votes.model
+        training = self._plan(given.loss, params, candidates, given.device, *how)
         start = None
         if reset:
             shuffled = pool.used[pool.shuffle]
@@ -509,7 +510,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"{self.classes_.tolist()}"
             )
 
-    def _plan(self, loss, loss_params, candidates, device, epochs, ranks=ALONE) -> _net.Training:
+    def _plan(
+        self, loss, loss_params, candidates, device, epochs, ranks=ALONE, kernel=None
+    ) -> _net.Training:
         """Describe a training of some epochs; None: a single one, off the schedule."""
         n_rows = ranks.total(candidates.shape[0])
         batch_size = self.batch_size
@@ -524,7 +527,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return _net.Training(
             loss=loss,
             loss_params=loss_params,
-            calibration=self._calibration(candidates, device, epochs is None, ranks),
+            calibration=self._calibration(candidates, device, epochs is None, ranks, kernel),
             epochs=1 if epochs is None else epochs,
             batch_size=batch_size,
             lr=lr,
@@ -548,7 +551,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return the say of that regression in predictions, which is none here."""
         return 0.0
 
-    def _calibration(self, candidates, device, at_once, ranks):
+    def _calibration(self, candidates, device, at_once, ranks, kernel):
         """Return what CleanSE adds, which is nothing here."""
         return None
 

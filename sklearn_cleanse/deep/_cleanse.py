@@ -122,8 +122,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         little: 0.3 suits them.
     vote_end : float or None, default=1.0
         Share of the epochs at which ``temperature`` has fallen to 1, in a straight line from
-        ``vote_start``, so that a network that outgrows the votes goes its own way. None keeps it
-        constant.
+        ``vote_start``, so that a network that outgrows the votes goes its own way. Where landmarks
+        stand for the rows, it outgrows them sooner: they end halfway. None keeps it constant.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags;
@@ -387,6 +387,14 @@ class CleanSEClassifier(PartialLabelClassifier):
         self.count_every = count_every
         self.count_loss = count_loss
 
+    def _validate_params(self):
+        super()._validate_params()
+        if self.vote_end is not None and self.vote_end <= self.vote_start:
+            raise ValueError(
+                f"vote_end={self.vote_end} is not after vote_start={self.vote_start}: votes would "
+                "never count; raise vote_end, or set temperature=1 for no votes"
+            )
+
     @property
     def _votes_by_kernel(self):
         return self.vote == "kernel" and self.temperature != 1
@@ -531,13 +539,11 @@ class CleanSEClassifier(PartialLabelClassifier):
         super()._restore(file)
         vars(self).update(_saving.votes_from_file(self, file))
 
-    def _calibration(self, candidates, device, at_once, ranks):
+    def _calibration(self, candidates, device, at_once, ranks, kernel):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
-        if self.vote_end is not None and self.vote_end <= self.vote_start:
-            raise ValueError(
-                f"vote_end={self.vote_end} is not after vote_start={self.vote_start}: votes would "
-                "never count; raise vote_end, or set temperature=1 for no votes"
-            )
+        start, end = 0.0 if at_once else self.vote_start, self.vote_end
+        if end is not None and kernel is not None and not kernel.is_exact:
+            end = (start + end) / 2
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
             proportions = estimate_proportions(rows_of_all(ranks, candidates, None)[0])
@@ -550,8 +556,8 @@ class CleanSEClassifier(PartialLabelClassifier):
             neighbors_from=self.neighbors_from,
             neighbor_space=self.neighbor_space,
             max_voters=self.max_voters,
-            vote_start=0.0 if at_once else self.vote_start,
-            vote_end=self.vote_end,
+            vote_start=start,
+            vote_end=end,
             count_weight=self.count_weight,
             count_every=self.count_every,
             count_loss=self.count_loss,
