@@ -87,6 +87,7 @@ def main(rounds, epochs, n_samples, n_features, n_classes):
     methods = {
         "scikit-learn MLPClassifier": lambda: scikit_learn(X, y, epochs),
         "skorch, cross-entropy": lambda: skorch(X, y, epochs),
+        "CC, one network": lambda: ours(PartialLabelClassifier, X, S, epochs, loss="cc", **ONE),
         "RC, one network": lambda: ours(PartialLabelClassifier, X, S, epochs, loss="rc", **ONE),
         "PRODEN, one network": lambda: ours(
             PartialLabelClassifier, X, S, epochs, loss="proden", **ONE
