@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
+from sklearn_cleanse.calibration import Calibration
 from sklearn_cleanse.datasets import make_candidates
 from sklearn_cleanse.explanation import poll_kernel
 
@@ -291,14 +292,27 @@ def test_rows_left_out_or_held_out_have_confidences_too():
 
 
 @pytest.mark.parametrize(
-    ("n_landmarks", "start", "end", "faded"),
-    [(None, 0.0, 1.0, 1.0), (40, 0.0, 1.0, 0.5), (40, 0.4, 0.8, 0.6), (40, 0.0, None, None)],
+    ("params", "temperatures"),
+    [
+        ({}, [3, 2.5, 2, 1.5]),
+        ({"n_landmarks": 40}, [3, 2, 1, 1]),
+        ({"n_landmarks": 40, "vote_start": 0.5}, [1, 1, 3, 1]),
+        ({"n_landmarks": 40, "vote_end": 1.0}, [3, 2.5, 2, 1.5]),
+        ({"n_landmarks": 40, "vote_end": None}, [3, 3, 3, 3]),
+        ({"vote_end": 0.5}, [3, 2, 1, 1]),
+    ],
 )
-def test_votes_of_landmarks_fade_in_half_the_time(n_landmarks, start, end, faded, blobs):
+def test_votes_of_landmarks_fade_in_half_the_time(params, temperatures, blobs, monkeypatch):
+    seen, weigh = [], Calibration.weigh
+
+    def note(self, confidences, candidates, votes, temperature=None):
+        seen.append(temperature)
+        return weigh(self, confidences, candidates, votes, temperature)
+
+    monkeypatch.setattr(Calibration, "weigh", note)
     X, S, _ = blobs
-    params = {"n_landmarks": n_landmarks, "vote_start": start, "vote_end": end}
-    clf = CleanSEClassifier(max_epochs=1, random_state=0, **params).fit(X, S)
-    assert clf._calibration_.vote_end == (None if faded is None else pytest.approx(faded))
+    CleanSEClassifier(max_epochs=4, random_state=0, **params).fit(X, S)
+    assert seen == pytest.approx([T for T in temperatures if T > 1])
 
 
 def test_votes_that_would_never_count_are_refused(digits):

@@ -34,7 +34,7 @@ METHODS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
     # with the network and training of PAPER_SETTINGS
     "cleanse-paper-net": (
         _CLEANSE,
-        {"count_every": 1},
+        {"count_every": 1, "vote_end": 1.0},
         "CleanSE, our votes in the paper's network",
     ),
 }
@@ -86,16 +86,7 @@ def build(task: Task):
 def describe_params(estimator) -> dict:
     """Return all parameters of an estimator in plain values."""
     params = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    return {
-        name: _plain(value)
-        for name, value in sorted(params.items())
-        if name not in _NO_PART and not _is_as_before(name, value, params)
-    }
-
-
-def _is_as_before(name, value, params) -> bool:
-    """Whether a parameter that came later says what was done before: lines keep their keys."""
-    return name == "count_every" and (value == 1 or not params["count_weight"])
+    return {name: _plain(value) for name, value in sorted(params.items()) if name not in _NO_PART}
 
 
 def _plain(value):
@@ -121,8 +112,10 @@ def public_name(kind) -> str:
 def run_hash(task: Task) -> str:
     """Hash everything that determines a run's numbers but the code itself."""
     estimator = build(task)
-    kind = public_name(type(estimator))
-    what = [task.dataset, task.seed, task.train_size, kind, describe_params(estimator)]
+    kind, params = public_name(type(estimator)), describe_params(estimator)
+    if params.get("count_every") == 1:  # as it was before there was a choice: lines keep their keys
+        del params["count_every"]
+    what = [task.dataset, task.seed, task.train_size, kind, params]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 

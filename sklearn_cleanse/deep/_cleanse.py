@@ -120,10 +120,11 @@ class CleanSEClassifier(PartialLabelClassifier):
     vote_start : float, default=0.0
         Share of the epochs that pass before votes count. Neighbours of an untrained network know
         little: 0.3 suits them.
-    vote_end : float or None, default=1.0
+    vote_end : float, "auto" or None, default="auto"
         Share of the epochs at which ``temperature`` has fallen to 1, in a straight line from
-        ``vote_start``, so that a network that outgrows the votes goes its own way. Where landmarks
-        stand for the rows, it outgrows them sooner: they end halfway. None keeps it constant.
+        ``vote_start``, so that a network that outgrows the votes goes its own way. "auto" is 1,
+        or halfway from ``vote_start`` to 1 where landmarks stand for the rows, whose votes it
+        outgrows sooner. None keeps it constant.
     count_strength : float in [0, 1] or "auto", default="auto"
         How strongly label counts weigh kernel votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags;
@@ -290,7 +291,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         "vote": [StrOptions({"kernel", "soft", "hard"})],
         "vote_scope": [StrOptions({"candidates", "all"})],
         "vote_start": [Interval(Real, 0, 1, closed="both")],
-        "vote_end": [Interval(Real, 0, 1, closed="right"), None],
+        "vote_end": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"}), None],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
@@ -312,7 +313,7 @@ class CleanSEClassifier(PartialLabelClassifier):
         vote="kernel",
         vote_scope="candidates",
         vote_start=0.0,
-        vote_end=1.0,
+        vote_end="auto",
         count_strength="auto",
         noise=0.0,
         n_landmarks="auto",
@@ -389,10 +390,11 @@ class CleanSEClassifier(PartialLabelClassifier):
 
     def _validate_params(self):
         super()._validate_params()
-        if self.vote_end is not None and self.vote_end <= self.vote_start:
+        end = 1.0 if self.vote_end == "auto" else self.vote_end
+        if end is not None and end <= self.vote_start:
             raise ValueError(
                 f"vote_end={self.vote_end} is not after vote_start={self.vote_start}: votes would "
-                "never count; raise vote_end, or set temperature=1 for no votes"
+                "never count; set vote_end further from vote_start, or temperature=1 for no votes"
             )
 
     @property
@@ -542,8 +544,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     def _calibration(self, candidates, device, at_once, ranks, kernel):
         """Return what CleanSE adds; ``at_once``: votes begin in the first epoch."""
         start, end = 0.0 if at_once else self.vote_start, self.vote_end
-        if end is not None and kernel is not None and not kernel.is_exact:
-            end = (start + end) / 2
+        if end == "auto":
+            end = 1.0 if kernel is None or kernel.is_exact else (start + 1) / 2
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
             proportions = estimate_proportions(rows_of_all(ranks, candidates, None)[0])
