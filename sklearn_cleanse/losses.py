@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -32,6 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._warn import warn_caller
 from .candidates import estimate_proportions
 from .counts import one_vs_rest_logits
 
@@ -217,11 +217,10 @@ def _check_scarce(
     included = sample_weight @ candidates / sample_weight.sum()
     worst = np.argmax(prior - included)
     if prior[worst] > included[worst] + 1e-6:
-        warnings.warn(
+        warn_caller(
             f"loss_params: class_prior is {prior[worst]:.3g} for class {worst}, which is a "
             f"candidate of {included[worst]:.3g} of the rows only; those that exclude it will be "
-            "pulled towards it. class_prior='average' never exceeds that share",
-            stacklevel=6,
+            "pulled towards it. class_prior='average' never exceeds that share"
         )
     return {**params, "class_prior": prior, "excluded_share": 1 - included}
 

@@ -29,7 +29,7 @@ from sklearn_cleanse.scaling import fit_scaling
 from sklearn_cleanse.votes import ExactRidge, LandmarkRidge, MeanKernel
 from sklearn_cleanse.votes._kernel_votes import _log_rates, _log_shares, votes_from_scores
 
-N_ROWS, N_CLASSES, BATCH = 96, 16, 64
+N_ROWS, N_CLASSES, BATCH = 128, 16, 64
 
 
 def register_device() -> str:

@@ -12,6 +12,7 @@ from sklearn_cleanse import (
     CleanSEClassifier,
     PartialLabelClassifier,
 )
+from sklearn_cleanse.calibration import Calibration
 from sklearn_cleanse.counts import COUNT_LOSSES
 from sklearn_cleanse.losses import LOSSES
 
@@ -120,6 +121,38 @@ def test_the_loss_is_base_plus_lambda_times_count(blobs):
     for epoch in CleanSEClassifier(count_weight=0.5, **QUICK).fit(X, S).history_:
         total = epoch["base_loss"] + 0.5 * epoch["count_loss"]
         assert epoch["loss"] == pytest.approx(total, rel=1e-5)
+
+
+@pytest.mark.parametrize("count_every", [1, 2, 4, 9])
+def test_the_history_has_the_mean_count_term_of_counted_rows(count_every, blobs, monkeypatch):
+    X, S, _ = blobs
+    seen, count = [], Calibration.count
+
+    def note(self, logits, *bounds):
+        found = count(self, logits, *bounds)
+        seen.append((found.item(), len(logits)))
+        return found
+
+    monkeypatch.setattr(Calibration, "count", note)
+    params = {**QUICK, "max_epochs": 1, "batch_size": 16}  # seven batches of 16 and one of 8
+    clf = CleanSEClassifier(count_every=count_every, **params).fit(X, S)
+    assert len(seen) == -(-8 // count_every)
+    terms, sizes = zip(*seen, strict=True)
+    assert clf.history_[0]["count_loss"] == pytest.approx(np.average(terms, weights=sizes))
+
+
+def test_who_only_looks_on_changes_nothing(blobs):
+    X, S, _ = blobs
+
+    class Onlooker(Callback):
+        def on_batch_end(self, net, **kwargs):
+            net.most_likely(X)
+
+    params = QUICK | {"dropout": 0.5}
+    alone, watched = (CleanSEClassifier(callbacks=c, **params) for c in ([], [Onlooker()]))
+    np.testing.assert_array_equal(
+        alone.fit(X, S).predict_proba(X), watched.fit(X, S).predict_proba(X)
+    )
 
 
 # -- data that are legal, if odd -----------------------------------------------------------------

@@ -218,8 +218,9 @@ def test_training_goes_on_without_the_state_that_was_dropped_and_says_so(go_on, 
         weights, clf.drop_training_state().net_.module_.parameters(), strict=True
     ):
         assert torch.equal(before, after)
-    with pytest.warns(UserWarning, match="goes on from the weights with a fresh optimiser"):
+    with pytest.warns(UserWarning, match="goes on from the weights with a fresh optimiser") as told:
         go_on(clf, X, S)
+    assert told[0].filename == __file__
     assert clf.n_iter_ > 6
     assert clf.candidate_proba_.shape == S.shape
     assert clf.score(X, y) > 0.9

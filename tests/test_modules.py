@@ -148,7 +148,6 @@ def test_each_step_drops_anew_and_prediction_drops_nothing():
     together = torch.stack(steps).float()
     assert together.corrcoef().fill_diagonal_(0).abs().max() < 5 / len(steps[0]) ** 0.5
     network.eval()
-    assert network._spare is None  # nothing to pickle
     _, representation = network(torch.randn(8, 5))
     assert (representation != 0).all()
 

@@ -398,6 +398,16 @@ def test_a_forged_file_is_refused_by_name_and_reason(message, tmp_path):
         load(path)
 
 
+@pytest.mark.parametrize("name", ["n_neighbors", "count_every", "temperature"])
+def test_a_forged_calibration_is_refused(name, tmp_path):
+    path = tmp_path / "model"
+    for value, message in ((0, "below 1"), ("much", f"calibration.{name} is")):
+        make("kernel votes").save(path)
+        path.write_bytes(forge(path.read_bytes(), put("values", **{f"calibration.{name}": value})))
+        with pytest.raises(ValueError, match=f"(?s)cannot load .*model: .*{message}"):
+            load(path)
+
+
 def test_other_files_are_refused(tmp_path):
     import pickle
 

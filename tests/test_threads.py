@@ -1,7 +1,10 @@
 """Fits in threads: as if each were alone, and as if it were not there; and how many they use."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -153,9 +156,12 @@ class Watch(Callback):
 
 @pytest.fixture
 def six_threads(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    """As if torch had six threads, and nobody had said so."""
+    for kind in ("OMP", "MKL"):
+        monkeypatch.delenv(f"{kind}_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     torch.set_num_threads(6)
+    monkeypatch.setattr(_threads, "_BY_ITSELF", 6)
     yield
     torch.set_num_threads(before)
 
@@ -180,9 +186,54 @@ def test_a_step_has_as_many_threads_as_it_has_work_for(blobs, six_threads, monke
         assert threads_of_a_fit(blobs, **size) == {(n_threads, 6)}
 
 
-def test_the_environment_decides_on_threads_if_it_says_so(blobs, six_threads, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+@pytest.mark.parametrize("kind", ["OMP", "MKL"])
+def test_the_environment_decides_on_threads_if_it_says_so(kind, blobs, six_threads, monkeypatch):
+    monkeypatch.setenv(f"{kind}_NUM_THREADS", "6")
     assert threads_of_a_fit(blobs, hidden_layer_sizes=(32,)) == {(6, 6)}
+
+
+def test_torch_decides_on_threads_if_it_was_told(blobs, six_threads, monkeypatch):
+    monkeypatch.setattr(_threads, "_BY_ITSELF", 8)
+    assert threads_of_a_fit(blobs, hidden_layer_sizes=(32,)) == {(6, 6)}
+
+
+def test_a_step_that_fails_leaves_the_number_of_threads(blobs, six_threads):
+    X, S, _ = blobs
+
+    class Failing(Callback):
+        def on_batch_end(self, net, **kwargs):
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        PartialLabelClassifier(callbacks=[Failing()], hidden_layer_sizes=(32,)).fit(X, S)
+    assert torch.get_num_threads() == 6
+
+
+def test_only_the_cpu_is_limited(six_threads):
+    small = MLP(4, 3, (8,))
+    for device, n_threads in (("cpu", 1), ("meta", 6)):
+        with _threads.step_threads(small, torch.device(device), 16):
+            assert torch.get_num_threads() == n_threads
+
+
+def test_products_of_a_small_step_keep_to_one_thread():
+    """By the processor's clock, in a process of its own: nobody has told torch anything there."""
+    script = """
+import time, torch
+from sklearn_cleanse.deep import MLP
+from sklearn_cleanse.deep._threads import step_threads
+network, X = MLP(50, 10, (300, 300)), torch.randn(64, 50)
+with step_threads(network, torch.device("cpu"), 64):
+    network(X)
+    own, everyone = time.thread_time(), time.process_time()
+    for _ in range(200):
+        network(X)[0].sum().backward()
+    print((time.process_time() - everyone) / (time.thread_time() - own))
+"""
+    untold = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    run = [sys.executable, "-c", script]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, env=untold)
+    assert float(done.stdout) < 1.2
 
 
 def test_a_module_of_ones_own_keeps_all_threads(blobs, six_threads):

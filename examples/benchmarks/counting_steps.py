@@ -10,6 +10,7 @@ import time
 import numpy as np
 import ordinary_sets
 import torch
+from threadpoolctl import threadpool_limits
 
 from sklearn_cleanse import CleanSEClassifier
 from sklearn_cleanse.datasets import make_candidates
@@ -26,6 +27,7 @@ def measure(parts, params, seed):
 
 def main(names, kinds, seeds, steps, data_home):
     torch.set_num_threads(1)
+    threadpool_limits(1)
     forms = {f"every {k}": {"count_every": k} for k in steps} | {"none": {"count_weight": 0}}
     found = []
     for seed in seeds:

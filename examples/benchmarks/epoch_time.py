@@ -1,7 +1,7 @@
 """Seconds per epoch of CleanSE beside plain networks: one run, one thread, side by side.
 
 The shape is BirdSong's: 5000 rows, 38 features, 13 classes, about two candidates each; two hidden
-layers of 256, batches of 64; votes in every epoch. Rounds of all methods alternate, and the median
+layers of 256, batches of 64. Rounds of all methods alternate, and the median
 round counts, so that what else the machine does falls on all alike. Seconds are those that the
 process had the processor: on one thread of an idle machine the same as on the clock, on a busy one
 nearer to it.
@@ -92,14 +92,10 @@ def main(rounds, epochs, n_samples, n_features, n_classes):
         "PRODEN, one network": lambda: ours(
             PartialLabelClassifier, X, S, epochs, loss="proden", **ONE
         ),
-        "CleanSE, one network": lambda: ours(CleanSEClassifier, X, S, epochs, vote_start=0, **ONE),
-        "CleanSE, defaults": lambda: ours(CleanSEClassifier, X, S, epochs, vote_start=0),
-        "CleanSE, no votes": lambda: ours(
-            CleanSEClassifier, X, S, epochs, vote_start=0, temperature=1
-        ),
-        "CleanSE, no counts": lambda: ours(
-            CleanSEClassifier, X, S, epochs, vote_start=0, count_weight=0
-        ),
+        "CleanSE, one network": lambda: ours(CleanSEClassifier, X, S, epochs, **ONE),
+        "CleanSE, defaults": lambda: ours(CleanSEClassifier, X, S, epochs),
+        "CleanSE, no votes": lambda: ours(CleanSEClassifier, X, S, epochs, temperature=1),
+        "CleanSE, no counts": lambda: ours(CleanSEClassifier, X, S, epochs, count_weight=0),
     }
     taken = {name: [] for name in methods}
     for _ in range(rounds):

@@ -1,28 +1,32 @@
 """Train on a file larger than one wants in memory: rows per second and peak memory.
 
-A Parquet file of random rows with candidates is written in parts and learnt by ``partial_fit``, one
-batch after the other. Memory is the peak of the process beyond what it had after one batch of
-imports and file, so that it counts all that training needs.
+A Parquet file of random rows with candidates is written by another process and learnt by
+``partial_fit``, one batch after the other, on one thread. Memory is the peak of this process beyond
+what it had after its imports, so that it counts all that reading and training need.
 """
 
 import argparse
 import resource
 import tempfile
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import ParquetBatches
 
 
+def make_centres(n_features, n_classes):
+    return np.random.default_rng(2).normal(size=(n_classes, n_features)).astype(np.float32)
+
+
 def write(path, n_rows, n_features, n_classes, part=20_000):
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(n_classes, n_features)).astype(np.float32)
-    writer = None
+    rng, centres, writer = np.random.default_rng(0), make_centres(n_features, n_classes), None
     for start in range(0, n_rows, part):
         n = min(part, n_rows - start)
         y = rng.integers(n_classes, size=n)
@@ -35,7 +39,6 @@ def write(path, n_rows, n_features, n_classes, part=20_000):
         writer = writer or pq.ParquetWriter(path, table.schema, compression="none")
         writer.write_table(table)
     writer.close()
-    return centres
 
 
 def peak():
@@ -43,13 +46,16 @@ def peak():
 
 
 def main(rows, features, classes, batch_size, method):
+    torch.set_num_threads(1)
     if method == "plain":
         clf = PartialLabelClassifier("proden", scaling="standard", random_state=0)
     else:
         clf = CleanSEClassifier(scaling="standard", n_landmarks=300, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.parquet")
-        centres = write(path, rows, features, classes)
+        writing = get_context("spawn").Process(target=write, args=(path, rows, features, classes))
+        writing.start()
+        writing.join()
         size, before = path.stat().st_size / 2**20, peak()
         batches = ParquetBatches(path, "candidates", np.arange(classes), batch_size=batch_size)
         began = time.perf_counter()
@@ -58,7 +64,9 @@ def main(rows, features, classes, batch_size, method):
         seconds = time.perf_counter() - began
     rng = np.random.default_rng(1)
     y = rng.integers(classes, size=5000)
-    X = centres[y] + 3 * rng.standard_normal((5000, features), dtype=np.float32)
+    X = make_centres(features, classes)[y] + 3 * rng.standard_normal(
+        (5000, features), dtype=np.float32
+    )
     print(f"{method}: {rows} rows, {features} features, file {size:.0f} MiB")
     print(f"{rows / seconds:.0f} rows/s, {peak() - before:.0f} MiB beyond the {before:.0f} before")
     print(f"accuracy on new rows {100 * (clf.predict(X) == y).mean():.1f} %")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._warn import warn_caller
 from ._labels import check_classes, find_columns, is_missing, label_array, order_labels, shorten
 from ._matrix import check_dense, check_sparse, dense_frame
 
@@ -95,11 +95,10 @@ def read_form(y: Any) -> Given:
         ) from error
     if y.ndim == 2 and y.shape[1] == 1:
         rows = rows and [row[0] for row in rows]
-        warnings.warn(
+        warn_caller(
             "A column-vector y was passed when a 1d array was expected; its values are taken as "
             "labels. Please change the shape of y to (n_samples,), for example using ravel().",
             DataConversionWarning,
-            stacklevel=4,
         )
         y = y.ravel()
     if y.ndim == 2:

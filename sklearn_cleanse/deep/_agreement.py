@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from .._ranks import Ranks
 from .._rows import SparseRows, row_keys
+from .._warn import warn_caller
 from ..candidates._grades import find_classes
 from ..candidates._labels import join_classes
 
@@ -43,10 +43,9 @@ def check_agreement(ranks: Ranks, estimator: Any, X: Any, classes: Any, call: di
     rows = ranks.gather((len(X), hashlib.sha1(b"".join(keys), usedforsecurity=False).digest()))
     for other in range(ranks.size):
         if rows.index(rows[other]) < other:
-            warnings.warn(
+            warn_caller(
                 f"ranks {rows.index(rows[other])} and {other} have the same rows; each rank should "
-                "pass rows of its own, such as X[rank::size], or they count twice",
-                stacklevel=6,
+                "pass rows of its own, such as X[rank::size], or they count twice"
             )
     params = estimator.get_params(deep=False).items()
     names = getattr(estimator, "feature_names_in_", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import ClassVar
@@ -21,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._device import check_magnitude, choose_device
 from .._ranks import ALONE, Ranks
 from .._rows import SparseRows, refuse_text
+from .._warn import warn_caller
 from ..base import (
     PartialLabelMixin,
     check_class_prior,
@@ -86,7 +86,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     batch_norm : bool, default=True
         Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
-        Share of activations that the "mlp" drops after each hidden layer while training.
+        Share of activations that the "mlp" drops after each hidden layer while training; on a CPU
+        it is rounded to a 256th, and to one at least.
     n_members : int, default=2
         Networks of the "mlp" that are trained side by side. They share confidences and votes, and
         their mean probability predicts.
@@ -356,7 +357,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             given = self._read(X, y, sample_weight, epochs, reset, classes, ranks)
             job = self._draw_up(given, epochs, reset, ranks)
         outcome = job.net.train(job.rows, job.training, job.callbacks, job.rng, job.own_random)
-        self._sparse_candidates = sp.issparse(y)
         self._keep(given, job, outcome, epochs, reset, ranks)
 
     def _read(self, X, y, sample_weight, epochs, reset, classes, ranks) -> Given:
@@ -369,6 +369,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         X = self._check_X(X, reset=reset)
         known = classes if reset else self.classes_
         n_before = 0 if reset else len(self.net_.history)
+        as_sparse = sp.issparse(y)
         call = {"epochs": epochs, "epochs before": n_before}
         call["whether rows have weights"] = sample_weight is not None
         if ranks.several and not reset:
@@ -411,6 +412,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             n_before=n_before,
             random=random,
             own_draws=own_draws,
+            as_sparse=as_sparse,
         )
 
     def _draw_up(self, given, epochs, reset, ranks) -> Job:
@@ -434,10 +436,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         else:
             net, scaling = copy.deepcopy(self.net_), self.scaling_
             if not net.optimizer_.state:
-                warnings.warn(
+                warn_caller(
                     "the optimiser's state was dropped by drop_training_state or save; "
-                    "training goes on from the weights with a fresh optimiser",
-                    stacklevel=5,
+                    "training goes on from the weights with a fresh optimiser"
                 )
             if given.loss.confidences is not None:  # what it has learnt beats even odds
                 X = given.of_used(given.X)
@@ -478,6 +479,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self._calibration_ = job.training.calibration
         self._kernel = kernel if epochs is not None else None  # not of a part of the rows
         self.net_, self.scaling_, self.classes_ = net, job.scaling, given.classes
+        self._sparse_candidates = given.as_sparse
         self._noise = 0.0 if kernel is None else kernel.noise
         with ranks.together():
             belief = self._training_proba(given, given.candidates, job.votes.scores)

@@ -179,7 +179,8 @@ class CleanSEClassifier(PartialLabelClassifier):
     batch_norm : bool, default=True
         Whether the "mlp" normalises activations after each hidden layer.
     dropout : float, default=0.2
-        Share of activations that the "mlp" drops after each hidden layer while training.
+        Share of activations that the "mlp" drops after each hidden layer while training; on a CPU
+        it is rounded to a 256th, and to one at least.
     n_members : int, default=2
         Networks of the "mlp" that are trained side by side. They share confidences and votes, and
         their mean probability predicts.

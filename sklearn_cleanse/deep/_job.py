@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ class Given:
         The same on all ranks.
     own_draws : numpy.random.RandomState
         This rank's own.
+    as_sparse : bool
+        Whether candidates came as a sparse matrix.
     """
 
     X: np.ndarray | SparseRows
@@ -69,8 +72,9 @@ class Given:
     n_before: int
     random: np.random.RandomState
     own_draws: np.random.RandomState
+    as_sparse: bool
 
-    @property
+    @functools.cached_property
     def uses_all(self) -> bool:
         """Whether each row is trained on once, in place."""
         return np.array_equal(self.used, np.arange(len(self.X)))
@@ -109,7 +113,23 @@ class Votes(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A training that is ready to begin."""
+    """A training that is ready to begin.
+
+    Attributes
+    ----------
+    net : CleanSENet
+    scaling : str, list or None
+        Its scaling.
+    rows : TrainingRows
+    training : Training
+        What to do.
+    callbacks : list of skorch callbacks
+    rng : numpy.random.RandomState
+        Draws voters and shuffles rows.
+    own_random : OwnRandom
+        Draws all that module and loss draw.
+    votes : Votes
+    """
 
     net: CleanSENet
     scaling: str | list | None

@@ -29,7 +29,7 @@ class MLP(nn.Module):
         Units of each hidden layer.
     dropout : float, default=0.0
         Share of the activations dropped after each hidden layer while training; on a CPU it is
-        rounded to a 256th.
+        rounded to a 256th, and to one at least.
     n_members : int, default=1
         Number of networks. With more than one, logits have shape (n_samples, n_members,
         n_classes), and each member gets its own view of the input if there are as many.
@@ -47,8 +47,6 @@ class MLP(nn.Module):
     >>> logits.shape, representation.shape
     (torch.Size([2, 2, 3]), torch.Size([2, 2, 5]))
     """
-
-    _spare: Tensor | None
 
     def __init__(
         self,
@@ -93,22 +91,11 @@ class MLP(nn.Module):
             A generator on the network's device; None for torch's global one.
         """
         self._generator = generator
+        self.forget_draws()
+
+    def forget_draws(self) -> None:
+        """Drop what has been drawn for steps to come: each epoch begins with draws of its own."""
         self._spare: Tensor | None = None
-
-    def train(self, mode=True):
-        """Switch to training, or to prediction; what is drawn for dropout is forgotten.
-
-        Parameters
-        ----------
-        mode : bool, default=True
-            Whether to train.
-
-        Returns
-        -------
-        self : MLP
-        """
-        self._spare = None
-        return super().train(mode)
 
     def __getstate__(self):
         return {**self.__dict__, "_generator": None, "_spare": None}  # of one training only
@@ -205,7 +192,7 @@ class _Hidden(_Linears):
         return signal.view_as(H)
 
     def normalise(self, signal: Tensor) -> Tensor:
-        """Apply batch norm; calling the norm itself would count batches, at a tenth of its time."""
+        """Apply batch norm; calling the norm itself would count batches, too."""
         norm = self.norm
         statistics = norm.running_mean, norm.running_var
         settings = self.training, norm.momentum, norm.eps, False

@@ -74,10 +74,7 @@ class Outcome(NamedTuple):
 
 
 class StepLoss(NamedTuple):
-    """The loss of one step and its parts, all scalars, and the members' mean logits.
-
-    ``count`` is the count term of this step and of those that it stands for.
-    """
+    """The loss of one step and its parts, all scalars, and the members' mean logits."""
 
     total: Tensor
     base: Tensor
@@ -110,8 +107,7 @@ def step_loss(training: Training, logits: Tensor, batch: Batch, weights: Tensor)
     if batch.bounds is not None:
         everyone = mean if batch.part is None else batch.part.with_others(mean)
         count = training.calibration.count(everyone, batch.bounds, batch.max_count)
-        count = count * batch.counts_for
-        total = total + training.calibration.count_weight * count
+        total = total + training.calibration.count_weight * batch.counts_for * count
     covered = batch.candidates.gather(1, mean.argmax(dim=1, keepdim=True)).mean(dtype=base.dtype)
     return StepLoss(total, base, count, covered, mean)
 
@@ -235,21 +231,32 @@ class CleanSENet(NeuralNet):
             self.callbacks.append(("schedule", OneCycle(training.epochs * n_batches)))
         self.initialize_callbacks()
 
-    def _train_epoch(self, rows, training, calibrator, weights, done, rng, network) -> Tensor:
+    def _train_epoch(
+        self, rows, training, calibrator, weights, done, rng, network
+    ) -> tuple[float, float, float]:
         """Visit each row once; return the mean base loss, count loss and covering rate of all."""
         self._set_training(True)
         self.history.new_batch()  # one stands for all: the history keeps epochs, not batches
         sums = torch.zeros(3, device=rows.device)
         voting = calibrator is not None and training.calibration.temperature_after(done) > 1
         voters = calibrator if voting and calibrator.votes_in_batches else None
-        with step_threads(network, rows.device, training.batch_size):
+        if type(network) is MLP:
+            network.forget_draws()
+        largest = max(rows.batch_sizes(training.batch_size)) // rows.ranks.size
+        counted = 0.0  # share of the rows whose batch is counted
+        with step_threads(network, rows.device, largest):
             for batch in rows.epoch(training.batch_size, rng, weights, training.count_every):
                 whole = {"batch": (batch.inputs, batch), "training": True}
                 self.notify("on_batch_begin", **whole)
                 output, loss = self.train_step(network, rows, training, batch, voters, done)
-                sums.add_(torch.stack(loss[1:4]).detach(), alpha=batch.shape[0] / rows.n_total)
+                share = batch.shape[0] / rows.n_total
+                sums.add_(torch.stack(loss[1:4]).detach(), alpha=share)
+                counted += 0.0 if batch.bounds is None else share
                 self.notify("on_batch_end", **whole, loss=loss.total, y_pred=output)
-        return rows.ranks.add_(sums)
+        base, count, covered, counted = rows.ranks.add_(
+            torch.cat([sums, sums.new_tensor([counted])])
+        ).tolist()
+        return base, count / counted if counted else 0.0, covered
 
     def train_step(
         self, network, rows, training, batch, voters=None, done=0.0
@@ -290,8 +297,8 @@ class CleanSENet(NeuralNet):
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         pass  # skorch would open a new batch in the history
 
-    def _record(self, means: Tensor, training: Training, calibrator, began: float) -> None:
-        base, count, covered = means.tolist()
+    def _record(self, means, training: Training, calibrator, began: float) -> None:
+        base, count, covered = means
         total = base + (training.calibration.count_weight * count if training.count_every else 0.0)
         if not np.isfinite(total):
             raise FloatingPointError(

@@ -8,7 +8,7 @@ import torch
 
 
 class FusedAdam(torch.optim.Adam):
-    """`torch.optim.Adam` with ``fused=True``, which drops gradients in a third of the time.
+    """`torch.optim.Adam` with ``fused=True``, which drops gradients in a plain loop.
 
     Parameters
     ----------

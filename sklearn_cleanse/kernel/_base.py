@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._rows import refuse_text
+from .._warn import warn_caller
 from ..base import PartialLabelMixin, refuse_truth, unchanged_on_error
 from ..candidates import check_candidates, check_index
 from ._saving import (
@@ -47,10 +47,9 @@ def warn_in_group(name):
     dist = sys.modules.get("torch.distributed")  # without it there is no group
     grouped = dist is not None and dist.is_available() and dist.is_initialized()
     if grouped and dist.get_world_size() > 1:
-        warnings.warn(
+        warn_caller(
             f"{name} fits the rows of this process alone; the process group is not used. For one "
-            "model of all ranks' rows use CleanSEClassifier",
-            stacklevel=4,
+            "model of all ranks' rows use CleanSEClassifier"
         )
 
 
