@@ -33,8 +33,8 @@ def load(path, *, allow=(), device=None):
         classes and functions themselves. A dict maps paths in the file to these, for what has
         moved since.
     device : str, default=None
-        Where the network goes, in place of the ``device`` it was saved with. By default the
-        latter, or the CPU if that is not here.
+        Where the network goes, in place of the ``device`` it was saved with; one that is not here
+        is refused. By default the latter, or the CPU if that is not here.
 
     Returns
     -------
@@ -60,6 +60,9 @@ def load(path, *, allow=(), device=None):
         file = ModelFile(path, allow)
         params = file.params()
         if device is not None and "device" in params:
+            from ._device import choose_device  # which needs torch
+
+            choose_device(device)
             params["device"] = device
         estimator = _make(file.estimator, params)
         estimator._restore(file)

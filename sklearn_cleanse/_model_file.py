@@ -74,7 +74,10 @@ def write(path: str | os.PathLike, estimator: str, params: dict, state: dict) ->
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode  # that of any new file here; safetensors lets the owner alone
         save_file(rows_first, partial, metadata={_KEY: json.dumps(header)})
+        partial.chmod(mode)
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -90,3 +90,17 @@ def test_what_cannot_be_right_is_refused_by_its_row(column, values, message, tmp
 def test_a_column_that_is_not_there_is_named(path):
     with pytest.raises(ValueError, match="no column 'labels'; it has x0, x1"):
         ParquetBatches(path, "labels", NAMES)
+
+
+def test_a_column_of_text_is_named(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": [0.5], "place": ["here"], "tags": [["ant"]]}), path)
+    with pytest.raises(ValueError, match=r"row 0 or later: the column 'place' holds string.*name"):
+        list(ParquetBatches(path, "tags", NAMES))
+    ((X, _),) = ParquetBatches(path, "tags", NAMES, features=["x"])
+    assert X.tolist() == [[0.5]]
+
+
+def test_a_batch_has_rows(path):
+    with pytest.raises(ValueError, match="batch_size is 0; a batch has one row or more"):
+        ParquetBatches(path, "tags", NAMES, batch_size=0)

@@ -294,6 +294,14 @@ def test_controlled_trials(kind, balance):
     assert len(load_trial(name, 3, train_size=50).X_train) == 50
 
 
+def test_a_run_whose_data_are_all_absent_fails_and_tells_where_to_name_them(tmp_path, capsys):
+    arguments = ["--dataset", "lost", "--method", "cc", "--data-home", str(tmp_path)]
+    assert run.main([*arguments, "--results", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().err
+    assert "data absent: lost (10 runs left out)" in told
+    assert "--data-home or SKLEARN_CLEANSE_DATA name the folder, --download fetches" in told
+
+
 def test_controlled_data_of_the_folder(tmp_path, capsys):
     (tmp_path / "dev").mkdir()
     X = np.random.RandomState(0).normal(size=(2500, 3)).astype(np.float32)
@@ -303,7 +311,7 @@ def test_controlled_data_of_the_folder(tmp_path, capsys):
     assert (trial.X_train.shape, trial.X_test.shape) == ((2000, 3), (250, 3))
     assert trial.S_train.shape == (2000, 4)
     arguments = ["--group", "controlled", "--dataset", "vowel", "--data-home", str(tmp_path)]
-    assert run.main([*arguments, "--results", str(tmp_path / "out")]) == 0
+    assert run.main([*arguments, "--results", str(tmp_path / "out")]) == 1
     assert "vowel:dictionary:imbalanced" in capsys.readouterr().err
     results = Results.read([tmp_path / "out"])
     assert results.why_empty("controlled", "ours", "vowel:flip", "cc") == "data absent"

@@ -234,6 +234,18 @@ def test_what_cannot_be_kept_is_left_out_or_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_saved_model_may_be_read_by_whom_any_new_file_may(tmp_path):
+    (tmp_path / "plain").write_text("")
+    make("plain").save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_device_that_is_not_here_is_refused(tmp_path):
+    make("plain").save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"cannot load .*model: device='gpuu' cannot be used"):
+        load(tmp_path / "model", device="gpuu")
+
+
 @pytest.mark.parametrize("fails", ["save_file", "os.replace"])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(fails, tmp_path, monkeypatch):
     make("plain").save(tmp_path / "model")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib.util
 import os
 import re
 import sys
@@ -49,6 +50,8 @@ def _run(options) -> int:
     tasks, absent = _present(tasks)
     for dataset, (count, why) in absent.items():
         _say(f"data absent: {dataset} ({count} runs left out): {why}")
+    if absent:
+        _say("here: --data-home or SKLEARN_CLEANSE_DATA name the folder, --download fetches")
     todo, copies = _missing(tasks, options)
     if options.dry_run:
         for task, _ in todo:
@@ -73,7 +76,7 @@ def _run(options) -> int:
         import tables
 
         tables.main(["--results", str(options.results), "--output", str(options.report)])
-    return 1 if failed else 0
+    return 1 if failed or not tasks else 0
 
 
 def _skipped(task: Task, skip) -> bool:
@@ -122,6 +125,7 @@ def parse(arguments=None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     _check(parser, options)
     if options.quick:
+        _check_report(parser)
         options.results = options.results or HERE / "results-quick"
         options.report = options.report or options.results / "report"
     if options.threads is None:  # how many cores a worker elsewhere has is not known here
@@ -149,6 +153,16 @@ def _check(parser, options) -> None:
         _check_name(parser, "--skip", method, METHODS)
         if at:
             _check_name(parser, "--skip", dataset, DATASETS)
+
+
+def _check_report(parser) -> None:
+    """Refuse, before minutes of work, what the report at their end would fail for."""
+    missing = [name for name in ("matplotlib", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        parser.error(
+            f"the report of --quick needs {' and '.join(missing)}; in the folder of the package: "
+            'pip install -c constraints.txt ".[plots,data]"'
+        )
 
 
 def _check_name(parser, option, name, known) -> None:

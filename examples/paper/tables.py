@@ -16,7 +16,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+
+try:
+    import pandas as pd
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        "tables need pandas; in the folder of the package: pip install -c constraints.txt "
+        '".[plots,data]"'
+    ) from error
 import paper_numbers as paper
 from cells import RECIPES, Results, accuracy_table, mean_sd, methods_of, set_name, setting_of
 from data import BALANCES, IMAGES, KINDS, REAL, controlled_parts

@@ -71,6 +71,8 @@ class ParquetBatches:
     ) -> None:
         self.paths = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         self.candidates, self.classes = candidates, np.asarray(classes)
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; a batch has one row or more")
         self.batch_size = batch_size
         known = _open(self.paths[0]).schema_arrow.names
         if features is None:
@@ -90,7 +92,7 @@ class ParquetBatches:
             batches = _open(path).iter_batches(self.batch_size, columns=columns)
             for batch in batches:
                 where = f"{path}, row {{}}"
-                X = _features([batch.column(name) for name in self.features], where, first)
+                X = _features({name: batch.column(name) for name in self.features}, where, first)
                 yield X, self._candidates(batch.column(self.candidates), where, first)
                 first += batch.num_rows
 
@@ -133,19 +135,26 @@ def _open(path: str | os.PathLike) -> Any:
     return pq.ParquetFile(path, pre_buffer=False)  # what is read ahead stays in memory
 
 
-def _features(columns: list[Any], where: str, first: int) -> np.ndarray:
+def _features(columns: dict[str, Any], where: str, first: int) -> np.ndarray:
     """Lay columns of numbers, or one column of lists, out as rows in single precision."""
-    for column in columns:
+    for column in columns.values():
         if column.null_count:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise ValueError(f"{where.format(first + row)}: a feature is missing")
-    n_rows = len(columns[0])
-    if len(columns) == 1 and hasattr(columns[0], "flatten"):
-        values = np.asarray(columns[0].flatten(), dtype=np.float32)
+    lists = next(iter(columns.values()))
+    n_rows = len(lists)
+    if len(columns) == 1 and hasattr(lists, "flatten"):
+        values = np.asarray(lists.flatten(), dtype=np.float32)
         if not n_rows or len(values) % n_rows:
             raise ValueError(f"{where.format(first)} or later: features differ in number")
         return values.reshape(n_rows, -1)
     X = np.empty((n_rows, len(columns)), dtype=np.float32)
-    for j, column in enumerate(columns):
-        X[:, j] = column.to_numpy(zero_copy_only=False)
+    for j, (name, column) in enumerate(columns.items()):
+        try:
+            X[:, j] = column.to_numpy(zero_copy_only=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{where.format(first)} or later: the column {name!r} holds {column.type}, no "
+                "numbers; name the columns of numbers as features"
+            ) from error
     return X

@@ -151,7 +151,8 @@ class CleanSEClassifier(PartialLabelClassifier):
         alone, which takes less time.
     count_every : int, default=4
         Steps from one count loss to the next, which stands for those in between: it has so many
-        times the weight. 1 counts in every step, as the paper does, and takes more time.
+        times the weight. The first step of an epoch always counts. 1 counts in every step, as the
+        paper does, and takes more time.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P that Eq. (10)
         prints, "proportion" the Kullback-Leibler form for large data, Eq. (14).
