@@ -24,6 +24,7 @@ from sklearn_cleanse import (
 )
 from sklearn_cleanse.datasets import load_pll
 
+NAMES = {"lost": "Lost", "birdsong": "BirdSong", "msrcv2": "MSRCv2"}
 LOSSES = ["cc", "rc", "proden", "lws", "cavl", "scarce"]
 
 
@@ -56,14 +57,24 @@ def beaten_by(name, points):
 
 
 def draw(ax, points, ours):
-    for name, (seconds, accuracy) in points.items():
-        style = {"color": "C3", "marker": "o"} if name in ours else {"color": "C0", "marker": "s"}
-        ax.plot(seconds, accuracy, **style)
-        label = name.replace("CleanSE, ", "").replace("CleanSE kernel", "kernel")
-        ax.annotate(label, (seconds, accuracy), (4, 3), textcoords="offset points", fontsize=7)
+    """Plot all methods; ours are labelled above, by their epochs, the others beside."""
+    low, high = (f([accuracy for _, accuracy in points.values()]) for f in (min, max))
+    place = {"textcoords": "offset points", "fontsize": 7}
+    lowest = np.inf
+    for name, point in sorted(points.items(), key=lambda item: -item[1][1]):
+        is_ours = name in ours
+        ax.plot(*point, "o" if is_ours else "s", color="C3" if is_ours else "C0")
+        if is_ours:
+            label = name.removeprefix("CleanSE").strip(", ").removesuffix(" epochs")
+            ax.annotate(label, point, (0, 6), ha="center", color="C3", **place)
+        else:
+            lowest = min(point[1], lowest - (high - low) / 25)
+            down = (lowest - point[1]) / (high - low) * 180 - 3
+            ax.annotate(name, point, (6, down), **place)
     line = sorted(points[name] for name in ours if name != "CleanSE kernel")
-    ax.plot(*zip(*line, strict=True), color="C3", linewidth=1)
-    ax.set(xscale="log", xlabel="seconds of a fit")
+    ax.plot(*zip(*line, strict=True), color="C3", linewidth=1, label="CleanSE, by epochs")
+    ax.set(xscale="log", xlabel="seconds of a fit", ylim=(None, high + (high - low) / 10))
+    ax.legend(loc="lower left", fontsize=7, frameon=False)
 
 
 def main(names, epochs, seed, rounds, data_home, picture):
@@ -86,7 +97,7 @@ def main(names, epochs, seed, rounds, data_home, picture):
             told = (", ".join(better) or "none") if method in ours else ""
             print(f"{method:<20}{seconds:>9.1f}{accuracy:>10.1f}  {told}", flush=True)
         draw(ax, points, ours)
-        ax.set_title(f"{name}, {len(train)} rows")
+        ax.set_title(f"{NAMES.get(name, name)}, {len(train):,} rows")
     axes[0, 0].set_ylabel("accuracy, %")
     if picture:
         figure.savefig(picture, bbox_inches="tight", dpi=120)
