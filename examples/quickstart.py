@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
+from torch import set_num_threads
 
 from sklearn_cleanse import (
     CleanSEClassifier,
@@ -32,6 +33,7 @@ METHODS = {
 
 
 def main(epochs, seeds, picture):
+    set_num_threads(1)  # the network is small: more threads would mostly wait for each other
     X, y = load_digits(return_X_y=True)
     results = {name: [] for name in METHODS}
     for seed in range(seeds):
