@@ -13,8 +13,9 @@ from sklearn_cleanse.deep import MLP
 from sklearn_cleanse.deep._optimizer import FusedAdam
 
 
-def a_step(n_members, width, n_rows):
-    network = MLP(50, 10, (width, width), dropout=0.2, n_members=n_members)
+def a_step(n_members, width, n_rows, n_layers=2):
+    """Return a training step and its network."""
+    network = MLP(50, 10, (width,) * n_layers, dropout=0.2, n_members=n_members)
     optimizer, X = FusedAdam(network.parameters()), torch.randn(n_rows, 50)
 
     def step():
@@ -23,7 +24,7 @@ def a_step(n_members, width, n_rows):
         logits.log_softmax(dim=-1).select(-1, 0).mean().backward()
         optimizer.step()
 
-    return step
+    return step, network
 
 
 def seconds(step, n_steps=20):
@@ -40,7 +41,7 @@ def main(members, widths, rows, rounds):
     )
     for width in widths:
         for n_rows in rows:
-            steps = {k: a_step(k, width, n_rows) for k in (1, 2, *members)}
+            steps = {k: a_step(k, width, n_rows)[0] for k in (1, 2, *members)}
             taken = {k: min(seconds(step) for _ in range(rounds)) for k, step in steps.items()}
             for k in members:
                 ones, pairs = k * taken[1] / taken[k], k / 2 * taken[2] / taken[k]

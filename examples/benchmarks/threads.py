@@ -10,23 +10,7 @@ import os
 import time
 
 import torch
-
-from sklearn_cleanse.deep import MLP
-from sklearn_cleanse.deep._optimizer import FusedAdam
-
-
-def a_step(width, n_rows):
-    """Return one step of two networks of three layers, and its multiplications, in millions."""
-    network = MLP(50, 10, (width,) * 3, dropout=0.2, n_members=2)
-    optimizer, X = FusedAdam(network.parameters()), torch.randn(n_rows, 50)
-
-    def step():
-        optimizer.zero_grad()
-        logits, _ = network(X)
-        logits.log_softmax(dim=-1).select(-1, 0).mean().backward()
-        optimizer.step()
-
-    return step, n_rows * sum(p.numel() for p in network.parameters()) / 1e6
+from many_members import a_step
 
 
 def milliseconds(step, n_threads, n_steps):
@@ -42,7 +26,8 @@ def main(widths, batch_sizes, rounds, threads):
     print(f"{'width':>6}{'batch':>7}{'millions':>10}{'one':>9}{threads:>9}{'ratio':>8}")
     for width in widths:
         for n_rows in batch_sizes:
-            step, work = a_step(width, n_rows)
+            step, network = a_step(2, width, n_rows, n_layers=3)
+            work = n_rows * sum(p.numel() for p in network.parameters()) / 1e6
             n_steps = 5 + int(500 / (1 + work))
             taken = [[milliseconds(step, n, n_steps) for n in (1, threads)] for _ in range(rounds)]
             one, several = (min(column) for column in zip(*taken, strict=True))
