@@ -1,29 +1,27 @@
-"""Settings of the documentation: ``python -m sphinx -W -b html docs docs/_build/html``."""
+"""Settings of the documentation: ``python -m sphinx -W -b html docs docs/_build/html``.
+
+Tables between ``<!-- table: … -->`` and ``<!-- /table -->``, and the page in ``generated``, are
+written by ``examples/paper/tables.py --update`` and committed: a build needs no results.
+"""
 
 import inspect
 import sys
 from pathlib import Path
 
 import docutils.nodes
+import sphinx_gallery.gen_gallery
 from latex2mathml.converter import convert
 from sphinx.util import logging
 
-# The checkout's own package, whether it is installed or not, and the scripts of the experiments.
+# The checkout's own package, whether it is installed or not, and the order of the gallery.
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(1, str(Path(__file__).parents[1] / "examples" / "paper"))
-sys.path.insert(2, str(Path(__file__).parent))
-
-from cells import Results
-from pictures import write_pictures
+sys.path.insert(1, str(Path(__file__).parent))
 
 import sklearn_cleanse
 
 logger = logging.getLogger(__name__)
 
-DOCS = Path(__file__).resolve().parent
-EXPERIMENTS = DOCS.parent / "examples" / "paper"
-
-SHORT_CELL = 24  # characters: "CleanSE, reconstruction" stays on one line
+SHORT_CELL = 24  # characters: "CleanSE (this package)" stays on one line
 
 project = "sklearn_cleanse"
 author = "The sklearn_cleanse developers"
@@ -38,12 +36,12 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "benchmarks/*.md"]  # the latter are included in a page
+exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 autosummary_generate = True
 # A method that overrides one of torch or scikit-learn must not appear with their words.
@@ -56,7 +54,7 @@ html_math_renderer = "mathml"  # browsers draw it themselves: no script, no netw
 html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_cleanse"
 html_theme_options = {
-    "header_links_before_dropdown": 5,
+    "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "navbar_start": ["navbar-logo", "release"],
     "footer_start": ["copyright", "release"],
@@ -67,8 +65,12 @@ html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # Pages without pages beside them: an empty navigation would only take width from their text.
-html_sidebars = {page: [] for page in ("index", "contributing", "search", "genindex", "api")}
-html_sidebars["api/generated/*"] = ["rooms"]  # the rooms of the API, not its hundred names
+PAGES = [path.stem for path in Path(__file__).parent.glob("*.md")]
+html_sidebars = {page: [] for page in (*PAGES, "search", "genindex", "generated/paper_tables")}
+html_sidebars["api/generated/*"] = ["sections"]  # the sections of the API, not its sixty names
+
+# Folders with a README, such as the experiments, would become parts of the gallery.
+sphinx_gallery.gen_gallery.get_subsections = lambda *args, **kwargs: []
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -78,13 +80,9 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"^(?!plot_)",
     "download_all_examples": False,
     "show_memory": False,
+    "write_computation_times": False,  # that page would need the network
     "abort_on_example_error": True,
 }
-
-
-def draw_benchmarks(app):
-    """Draw the pictures of the benchmarks page from the committed result lines."""
-    write_pictures(Results.read([EXPERIMENTS / "results"]), DOCS / "benchmarks")
 
 
 def skip_foreign(app, what, name, member, skip, options):
@@ -112,13 +110,13 @@ def mark_short_cells(app, doctree, page):
             entry["classes"].append("short")
 
 
-def list_rooms(app, page, template, context, doctree):
+def list_sections(app, page, template, context, doctree):
     """Give pages of the API the headings of the API page, for their navigation."""
     if page.startswith("api/generated/"):
         links = app.env.tocs["api"].findall(docutils.nodes.reference)
-        # Headings are plain text; names of the API, which are literals, are no rooms.
+        # Headings are plain text; names of the API are literals.
         links = [link for link in links if link["anchorname"] and not _is_code(link)]
-        context["rooms"] = [(link["anchorname"], link.astext()) for link in links]
+        context["sections"] = [(link["anchorname"], link.astext()) for link in links]
 
 
 def _is_code(link):
@@ -126,8 +124,7 @@ def _is_code(link):
 
 
 def setup(app):
-    app.connect("html-page-context", list_rooms)
-    app.connect("builder-inited", draw_benchmarks)
+    app.connect("html-page-context", list_sections)
     app.connect("doctree-resolved", mark_short_cells)
     app.connect("autodoc-skip-member", skip_foreign)
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))

@@ -1,21 +1,17 @@
-"""The order of the examples: from the first fit to parts of one's own."""
+"""The order of the examples: from annotators' tables to parts of your own."""
 
 ORDER = [
-    "quick_tour",
     "annotators",
-    "doubtful_labels",
+    "label_errors",
     "explain_digit",
     "messy_table",
     "noisy_and_rare",
-    "worlds_of_candidates",
+    "sources_of_wrong_candidates",
     "tune_without_truth",
     "kernel_or_network",
-    "hundred_thousand_rows",
-    "images_cnn",
     "own_network",
     "own_loss",
     "count_loss",
-    "theory_check",
 ]
 
 

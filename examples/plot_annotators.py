@@ -1,134 +1,78 @@
 """
-From annotators who disagree to labels
-======================================
+Five annotators disagree: which labels are right?
+=================================================
 
-**The problem.** Five people label images of digits. They differ in skill, nobody labels
-everything, and where they disagree there is no referee. The usual way out is a majority vote, in
-which the two careless ones outvote the careful one. The other way is not to decide at once: keep
-every label that somebody gave as a *candidate*, and let all images together say which to believe.
+Five people label images of digits. They differ in accuracy, each skips some images, and a majority
+vote lets two careless annotators outvote a careful one. Instead, keep every label that an annotator
+gave as a *candidate*, and let all images together decide which candidate is right.
 """
 
 # %%
-# The annotators
-# --------------
-# Nobody gave us a table of annotators with true labels beside it, so we make one from
-# scikit-learn's digits. Each annotator is right with some probability; a wrong label is one that
-# looks similar: an 8 becomes a 3 rather than a 0. Four labels in ten are missing.
+# The annotators are simulated, so that the truth is known. A wrong label is one that looks similar:
+# an 8 becomes a 3 rather than a 0. Four labels in ten are missing.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import train_test_split
-from sklearn.svm import SVC
 
 from sklearn_cleanse import CleanSEKernelClassifier
-from sklearn_cleanse.datasets import candidates_from_votes
+from sklearn_cleanse.datasets import annotator_quality, candidates_from_annotations
 
-SKILL = {"ann": 0.9, "bob": 0.75, "cem": 0.6, "dee": 0.5, "eve": 0.4}
+ACCURACY = {"ann": 0.9, "bob": 0.75, "cem": 0.6, "dee": 0.5, "eve": 0.4}
 rng = np.random.RandomState(0)
-
-digits, labels = load_digits(return_X_y=True)
-X, X_test, y, y_test = train_test_split(digits, labels, train_size=800, random_state=0)
-
+X, y = load_digits(return_X_y=True)
+X, y = X[:800], y[:800]
 means = np.array([X[y == digit].mean(axis=0) for digit in range(10)])
-confusion = np.exp(-pairwise_distances(means) / 8)
-np.fill_diagonal(confusion, 0)
+confusion = np.exp(-pairwise_distances(means) / 8) * (1 - np.eye(10))
 confusion /= confusion.sum(axis=1, keepdims=True)
 
-votes = pd.DataFrame(index=range(len(y)), columns=list(SKILL), dtype=object)
-for name, skill in SKILL.items():
+table = pd.DataFrame(index=range(len(y)), columns=list(ACCURACY), dtype="Int64")
+for name, accuracy in ACCURACY.items():
     wrong = np.array([rng.choice(10, p=confusion[digit]) for digit in y])
-    votes[name] = np.where(rng.uniform(size=len(y)) < skill, y, wrong).astype(object)
-votes = votes.mask(rng.uniform(size=votes.shape) < 0.4)
-votes = votes[votes.notna().any(axis=1)]  # images that nobody labelled are of no use
-X, y = X[votes.index], y[votes.index]
-print(votes.head(8).to_string(na_rep="-"))
+    table[name] = np.where(rng.uniform(size=len(y)) < accuracy, y, wrong)
+table = table.mask(rng.uniform(size=table.shape) < 0.4).astype("Int64")
+table = table[table.notna().any(axis=1)]
+X, y = X[table.index], y[table.index]
+print(table.head())
 
 # %%
-# Two ways to labels
-# ------------------
-# The majority, ties being broken by lot:
-majority = np.array([rng.choice(row.dropna().mode()) for _, row in votes.iterrows()], dtype=int)
+# A column per annotator is all that `candidates_from_annotations` needs. Each label gets the
+# proportion of the answers as its weight. `annotator_quality` estimates accuracies from how
+# annotators agree.
+S = candidates_from_annotations(table)
+labels = CleanSEKernelClassifier().fit(X, S).disambiguate(X, S)
+majority = table.mode(axis=1)[0].to_numpy(dtype=int)
+print(annotator_quality(table).round(2))
 
 # %%
-# And the candidates. `candidates_from_votes` makes a column per label; an image on which all agree
-# has one candidate and is *clean*.
-S = candidates_from_votes(votes)
-sizes = S.sum(axis=1)
-print(f"{sizes.mean():.1f} candidates per image, {(sizes == 1).mean():.0%} of the images clean")
+# Left: how many labels are right. The dotted line is the best possible, as some images lack the
+# true label among their candidates. Right: images where the majority and the disambiguated label
+# differ.
+right = {name: (table[name] == y)[table[name].notna()].mean() for name in ACCURACY}
+right |= {"majority": (majority == y).mean(), "disambiguated": (labels == y).mean()}
+possible = (S.to_numpy()[np.arange(len(y)), y] > 0).mean()
+print({name: round(float(value), 3) for name, value in right.items()}, f"possible: {possible:.3f}")
 
-model = CleanSEKernelClassifier().fit(X, S)
-believed = model.disambiguate(X, S)
-
-# %%
-# The picture
-# -----------
-# Left, the share of right labels: of each annotator, of the majority, and of the candidates that
-# CleanSE believes. The line is as far as one can get, as in some rows nobody gave the true label.
-# Right, images on which the majority and CleanSE differ, drawn at random: what each annotator
-# said, and what comes of it. The framed digit is true.
-share = {name: (votes[name] == y)[votes[name].notna()].mean() for name in SKILL}
-share |= {"majority": (majority == y).mean(), "CleanSE": (believed == y).mean()}
-ceiling = S.to_numpy()[np.arange(len(y)), y].mean()
-shown = rng.permutation(np.flatnonzero(majority != believed))[:8]
-
-figure = plt.figure(figsize=(11, 4.6), layout="constrained")
-left, right = figure.subfigures(1, 2, width_ratios=(1, 1.75))
+figure = plt.figure(figsize=(10, 4.2), layout="constrained")
+left, images = figure.subfigures(1, 2, width_ratios=(1, 1.4))
 ax = left.subplots()
-colours = ["#B8C1CC"] * len(SKILL) + ["#D55E00", "#0072B2"]
-ax.barh(list(share), list(share.values()), color=colours)
-for place, value in enumerate(share.values()):
-    ax.text(0.02, place, f"{value:.0%}", va="center", color="white", fontweight="bold")
-ax.axvline(ceiling, color="black", ls=":", lw=1)
+bars = ax.barh(list(right), list(right.values()), color=["#9AA5B1"] * 5 + ["#D55E00", "#0072B2"])
+ax.bar_label(bars, [f"{value:.0%}" for value in right.values()], padding=-32, color="white")
+ax.axvline(possible, color="black", ls=":", lw=1)
 ax.invert_yaxis()
-ax.set(xlim=(0, 1), xlabel="share of right labels", title="Who is right how often?")
-
-for ax, row in zip(right.subplots(2, 4).flat, shown, strict=True):
+ax.set(xlim=(0, 1), xlabel="proportion of right labels")
+shown = rng.permutation(np.flatnonzero(majority != labels))[:8]
+for ax, row in zip(images.subplots(2, 4).flat, shown, strict=True):
     ax.imshow(X[row].reshape(8, 8), cmap="Greys")
-    said = votes.iloc[row].dropna()
-    lines = "  ".join(f"{name} {label}" for name, label in said.items())
-    ax.set_title(lines.replace("  ", "\n", 2).replace("  ", ", "), fontsize=8, loc="left")
-    for place, (name, label) in enumerate(
-        {"majority": majority[row], "CleanSE": believed[row]}.items()
-    ):
-        is_true = {"boxstyle": "square,pad=0.15", "fc": "none"} if label == y[row] else None
-        style = {"color": "#D55E00" if name == "majority" else "#0072B2", "fontsize": 9}
-        ax.text(0.0, -0.1 - 0.15 * place, f"{name}:", transform=ax.transAxes, va="top", **style)
-        ax.text(
-            0.75,
-            -0.1 - 0.15 * place,
-            label,
-            transform=ax.transAxes,
-            va="top",
-            bbox=is_true,
-            **style,
-        )
-    ax.set(xticks=[], yticks=[], xlabel="\n\n")
+    given = ", ".join(str(label) for label in table.iloc[row].dropna())
+    ax.set_title(f"given {given}", fontsize=9)
+    ax.set(xticks=[], yticks=[])
+    ax.set_xlabel(
+        f"majority {majority[row]}\ndisambiguated {labels[row]}\ntrue {y[row]}", fontsize=9
+    )
 plt.show()
 
 # %%
-# The measure
-# -----------
-# Better training labels are one thing, a better classifier for new images another. The same
-# classifier on the majority's labels, and a support vector machine, for comparison:
-same = CleanSEKernelClassifier().fit(X, majority)
-rival = SVC().fit(X, majority)
-print(
-    f"CleanSE, kernel, on the candidates          {model.score(X_test, y_test):.1%} of new images"
-)
-print(f"CleanSE, kernel, on the majority's labels   {same.score(X_test, y_test):.1%}")
-print(f"SVM on the majority's labels                {rival.score(X_test, y_test):.1%}")
-
-# %%
-# The candidates are worth some points to the same classifier. A support vector machine shrugs off
-# labels that are wrong here and there, and does as well on *new* images. What it cannot tell is
-# which of the labels you already have are right.
-#
-# The caveat
-# ----------
-# The true label must be among the candidates. Where nobody gave it, no choice among them is
-# right; more annotators per image raise the dotted line. If a label that one person gave alone is
-# mostly a slip, ask for a second opinion: ``candidates_from_votes(votes, min_votes=2)``. And
-# annotators who all make the *same* mistake on the same kind of image cannot be corrected by
-# other images of that kind: see :doc:`/auto_examples/plot_worlds_of_candidates`.
+# Annotators who make the *same* mistake on the same kind of image are not corrected by other images
+# of that kind: see :doc:`/auto_examples/plot_sources_of_wrong_candidates`.

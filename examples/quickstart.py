@@ -1,8 +1,8 @@
-"""Train CleanSE and two rivals on handwritten digits with ambiguous labels.
+"""Train CleanSE and baselines on handwritten digits with ambiguous labels.
 
-Every training image gets a set of candidate labels, one of which is right: the true one, and others
-that look like it to a simple classifier, about three of them. The true labels only score. Prints a
-table and saves ``quickstart.png``.
+Every training image has a set of candidate labels: the true one, and others that look like it to a
+simple classifier, about three of them. True labels only score. Prints a table and saves
+``quickstart.png``.
 """
 
 import argparse
@@ -17,97 +17,94 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import set_num_threads
 
-from sklearn_cleanse import (
-    CleanSEClassifier,
-    CleanSEKernelClassifier,
-    PartialLabelClassifier,
-)
+from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import make_candidates
 
-METHODS = {
-    "PRODEN": lambda **common: PartialLabelClassifier("proden", **common),
-    "CC": lambda **common: PartialLabelClassifier("cc", **common),
-    "CleanSE kernel": lambda random_state, **_: CleanSEKernelClassifier(random_state=random_state),
-    "CleanSE": lambda **common: CleanSEClassifier(**common),
-}
+
+def make_methods(epochs, seed):
+    """Return the estimators by name, baselines first."""
+    common = {"max_epochs": epochs, "random_state": seed}
+    return {
+        "PRODEN": PartialLabelClassifier("proden", **common),
+        "CC": PartialLabelClassifier("cc", **common),
+        "CleanSE, kernel": CleanSEKernelClassifier(random_state=seed),
+        "CleanSE": CleanSEClassifier(**common),
+    }
 
 
 def main(epochs, seeds, picture):
-    set_num_threads(1)  # the network is small: more threads would mostly wait for each other
+    set_num_threads(1)  # the networks are small: more threads would mostly wait for each other
     X, y = load_digits(return_X_y=True)
-    results = {name: [] for name in METHODS}
+    results = {name: [] for name in make_methods(epochs, 0)}
     for seed in range(seeds):
-        S = make_candidates(y, "instance", flip_proba=0.3, X=X, random_state=seed)
+        S = make_candidates(y, "instance-dependent", flip_proba=0.3, X=X, random_state=seed)
         split = train_test_split(X, S, y, test_size=0.6, random_state=seed)
-        X_train, X_test, S_train, _, y_train, y_test = split
-        for name, make in METHODS.items():
+        X_train, X_new, S_train, _, y_train, y_new = split
+        for name, model in make_methods(epochs, seed).items():
             began = time.perf_counter()
-            clf = make(max_epochs=epochs, random_state=seed).fit(X_train, S_train)
+            model.fit(X_train, S_train)
             seconds = time.perf_counter() - began
-            test = clf.score(X_test, y_test)
-            identified = np.mean(clf.disambiguate(X_train, S_train) == y_train)
-            results[name].append((test, identified, seconds))
-            print(f"  seed {seed}  {name:<14} {test:6.1%}  ({seconds:.0f} s)", flush=True)
+            accuracy = model.score(X_new, y_new)
+            found = np.mean(model.disambiguate(X_train, S_train) == y_train)
+            results[name].append((accuracy, found, seconds))
+            print(f"  seed {seed}  {name:<16}{accuracy:6.1%}  ({seconds:.0f} s)", flush=True)
 
-    print(
-        f"\n{len(X_train)} training images, {S_train.sum(1).mean():.1f} candidates each, ", end=""
-    )
-    print(f"{np.mean(S_train.sum(1) == 1):.1%} clean; mean over {seeds} seeds\n")
-    print(f"{'method':<15}{'test accuracy':>16}{'labels identified':>20}{'seconds':>10}")
+    sizes = S_train.sum(axis=1)
+    print(f"\n{len(sizes)} training images, {sizes.mean():.1f} candidates each, ", end="")
+    print(f"{np.mean(sizes == 1):.1%} with a single one; mean over {seeds} seeds\n")
+    print(f"{'method':<16}{'accuracy':>16}{'labels found':>16}{'seconds':>10}")
     for name, rows in results.items():
-        (test, identified, seconds), (sd, *_) = np.mean(rows, axis=0), np.std(rows, axis=0)
-        print(f"{name:<15}{f'{test:.1%} ± {sd:.1%}':>16}{identified:>20.1%}{seconds:>10.1f}")
+        (accuracy, found, seconds), (deviation, *_) = np.mean(rows, axis=0), np.std(rows, axis=0)
+        print(f"{name:<16}{f'{accuracy:.1%} ± {deviation:.1%}':>16}{found:>16.1%}{seconds:>10.1f}")
 
-    draw(results, clf, X_train, S_train, y_train, picture)
+    draw(results, model, X_train, S_train, y_train).savefig(picture, dpi=150)
     print(f"\nsaved {picture}")
 
 
-def draw(results, clf, X, S, y, picture):
-    """Accuracy of each method, training of the last, and the digits it had to decide on."""
+def draw(results, model, X, S, y):
+    """Draw the accuracies, the training of a network, and images with their candidates."""
     figure = plt.figure(figsize=(10, 6.2), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.1, 1))
     bars, curve = top.subplots(1, 2, width_ratios=(1.25, 1))
 
-    names = list(results)
-    tests = np.array([[row[0] for row in results[name]] for name in names])
-    colours = ["#9aa5b1"] * (len(names) - 2) + ["#0072b2"] * 2
-    bars.barh(names, tests.mean(axis=1), xerr=tests.std(axis=1), color=colours, height=0.6)
-    for i, value in enumerate(tests.mean(axis=1)):
-        bars.text(0.03, i, f"{value:.1%}", va="center", color="white", fontweight="bold")
-    bars.set(xlim=(0, 1), xlabel="test accuracy", title="Learning from candidate sets")
+    means = [np.mean([row[0] for row in rows]) for rows in results.values()]
+    deviations = [np.std([row[0] for row in rows]) for rows in results.values()]
+    colors = ["#9AA5B1"] * (len(means) - 2) + ["#0072B2"] * 2
+    bars.barh(list(results), means, xerr=deviations, color=colors, height=0.6)
+    for place, mean in enumerate(means):
+        bars.text(0.03, place, f"{mean:.1%}", va="center", color="white", fontweight="bold")
+    bars.set(xlim=(0, 1), xlabel="accuracy on new images", title="Learning from candidates")
 
-    epochs = [epoch["epoch"] for epoch in clf.history_]
-    curve.plot(epochs, [epoch["base_loss"] for epoch in clf.history_], color="#d55e00")
+    epochs = [epoch["epoch"] for epoch in model.history_]
+    curve.plot(epochs, [epoch["base_loss"] for epoch in model.history_], color="#D55E00")
     curve.set(xlabel="epoch", title="CleanSE, training")
-    curve.set_ylabel("loss", color="#d55e00")
-    share = curve.twinx()
-    share.plot(epochs, [epoch["covering_rate"] for epoch in clf.history_], color="#0072b2")
-    share.set_ylabel("predictions among candidates", color="#0072b2")
-    share.set_ylim(0, 1.02)
+    curve.set_ylabel("loss", color="#D55E00")
+    covered = curve.twinx()
+    covered.plot(epochs, [epoch["covering_rate"] for epoch in model.history_], color="#0072B2")
+    covered.set_ylabel("predictions that are candidates", color="#0072B2")
+    covered.set_ylim(0, 1.02)
 
-    bottom.suptitle("What CleanSE makes of the candidates (bold: its choice; red: a wrong one)")
-    proba = clf.candidate_proba_
-    unsure = np.argsort(np.where(S.sum(axis=1) == 1, 2.0, proba.max(axis=1)))[:2]
-    shown = np.concatenate([np.flatnonzero(S.sum(axis=1) >= 4)[:4], unsure])
-    for axis, i in zip(bottom.subplots(1, len(shown)), shown, strict=True):
-        axis.imshow(X[i].reshape(8, 8), cmap="Greys")
-        axis.set(xticks=[], yticks=[])
-        axis.set_xlabel("\n" * 3)  # room for three lines of candidates
-        chosen = proba[i].argmax()
-        for place, j in enumerate(np.flatnonzero(S[i])):
-            colour = "black" if j != chosen else "#0072b2" if j == y[i] else "#d62728"
-            weight = "bold" if j == chosen else "normal"
-            axis.annotate(
-                f"{j}: {proba[i, j]:.2f}",
+    bottom.suptitle("Candidates and their probabilities (bold: chosen; red: chosen and wrong)")
+    proba, sizes = model.candidate_proba_, S.sum(axis=1)
+    unsure = np.argsort(np.where(sizes == 1, 2.0, proba.max(axis=1)))[:2]
+    shown = np.concatenate([np.flatnonzero(sizes >= 4)[:4], unsure])
+    for ax, row in zip(bottom.subplots(1, len(shown)), shown, strict=True):
+        ax.imshow(X[row].reshape(8, 8), cmap="Greys")
+        ax.set(xticks=[], yticks=[], xlabel="\n" * 3)  # the candidates are written there
+        chosen = proba[row].argmax()
+        for place, label in enumerate(np.flatnonzero(S[row])):
+            color = "black" if label != chosen else "#0072B2" if label == y[row] else "#D62728"
+            ax.annotate(
+                f"{label}: {proba[row, label]:.2f}",
                 (0.36 * (place % 3) - 0.02, 0),
                 xycoords="axes fraction",
                 xytext=(0, -12 - 11 * (place // 3)),
                 textcoords="offset points",
                 fontsize=7.5,
-                color=colour,
-                weight=weight,
+                color=color,
+                weight="bold" if label == chosen else "normal",
             )
-    figure.savefig(picture, dpi=150)
+    return figure
 
 
 if __name__ == "__main__":

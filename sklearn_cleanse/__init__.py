@@ -1,55 +1,47 @@
-"""Partial label learning for scikit-learn: train on sets of candidate labels."""
+"""Partial label learning for scikit-learn: train on rows that have several possible labels."""
 
 import importlib
 
 from ._version import __version__
 
-#: Where each public name lives. Rooms are entered when first asked for, so that somebody who uses
-#: data, metrics or kernel methods alone never waits for torch.
-_ROOMS = {
-    "PAPER_SETTINGS": "deep",
-    "RECONSTRUCTION": "deep",
-    "CleanSEClassifier": "deep",
+#: Where each public name lives. Modules are imported at first use, so that data, metrics and
+#: PL-CGR do not wait for torch.
+_MODULES = {
+    "CleanSEClassifier": "network",
     "CleanSEKernelClassifier": "kernel",
     "DPCLSClassifier": "kernel",
+    "NeighborVoter": "votes",
     "PLCGRClassifier": "kernel",
-    "PartialLabelClassifier": "deep",
-    "load": "_load",
-    "final_step": "pipelines",
-    "find_candidate_issues": "issues",
+    "PartialLabelClassifier": "network",
+    "load_model": "persistence",
+    "paper_settings": "network",
+    "reconstructed_settings": "network",
 }
 
 _SUBMODULES = (
-    "calibration",
     "candidates",
     "comparison",
     "counts",
     "datasets",
-    "deep",
-    "explanation",
-    "issues",
+    "inspection",
     "kernel",
     "losses",
     "metrics",
     "model_selection",
-    "pipelines",
+    "network",
     "plots",
     "scaling",
     "votes",
 )
 
-__all__ = [*_ROOMS, "__version__"]
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name):
-    if name in _ROOMS:
-        value = getattr(importlib.import_module(f".{_ROOMS[name]}", __name__), name)
-        globals()[name] = value  # asked for once
+    if name in _MODULES:
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        globals()[name] = value  # looked up once
         return value
     if name in _SUBMODULES:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted({*__all__, *_SUBMODULES})

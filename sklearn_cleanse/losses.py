@@ -4,57 +4,46 @@ Every loss has one shape::
 
     loss(logits, candidates, weights, sample_weight, **params) -> scalar
 
-``weights`` says how much each candidate of each sample counts. Where they come from is what
-tells many methods apart, so a method is a record (`Loss`): its function, how it updates the
-confidences it keeps from visit to visit (if any), and its parameters with their defaults and the
-check of their values. A loss of your own needs no entry here: pass the function, or a `Loss`, as
-``loss=`` of an estimator.
-
-CleanSE's weight matrix K (Eq. 4) reaches every loss through ``weights``: a loss without
-confidences gets K itself, one with confidences gets them calibrated by K (see
-`sklearn_cleanse.calibration`).
+``weights`` is how much each candidate of each sample counts. Methods differ mostly in where these
+come from, so a `Loss` holds a function, how it updates the confidences it keeps from visit to
+visit (if any), and its parameters. CleanSE's weight matrix K (Eq. 4) reaches every loss through
+``weights``: a loss without confidences gets K itself, one with confidences gets them reweighted by
+K (see `sklearn_cleanse.reweighting`).
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import reduce
 from numbers import Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._warn import warn_caller
 from .candidates import estimate_proportions
 from .counts import one_vs_rest_logits
 
-__all__ = [
-    "LOSSES",
-    "Loss",
-    "average_members",
-    "candidate_confidences",
-    "check_loss",
-    "check_loss_params",
-]
+_Params = dict[str, Any]
+_Weight = Tensor | None
+_HOOKS = {"confidences": None, "second_pass": False, "by_row": True, "check": None}
+
+__all__ = ["LOSSES", "Loss", "average_networks", "candidate_confidences", "check_loss"]
 
 
-def __dir__() -> list[str]:
-    return __all__  # without the imports of this file
-
-
-def average_members(logits: Tensor) -> Tensor:
-    """Average the members of an ensemble: the logarithm of their mean probability.
+def average_networks(logits: Tensor) -> Tensor:
+    """Average several networks: the logarithm of their mean probability.
 
     Parameters
     ----------
-    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_members, n_classes)
+    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_networks, n_classes)
 
     Returns
     -------
@@ -64,25 +53,25 @@ def average_members(logits: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from sklearn_cleanse.losses import average_members
+    >>> from sklearn_cleanse.losses import average_networks
     >>> p = torch.tensor([[[0.2, 0.8], [0.6, 0.4]]])
-    >>> average_members(p.log()).exp()
+    >>> average_networks(p.log()).exp()
     tensor([[0.4000, 0.6000]])
     """
     if logits.dim() == 2:
         return logits
     # pair by pair: the gradient of logsumexp takes several times as long
-    members = logits.log_softmax(dim=2).unbind(dim=1)
-    return reduce(torch.logaddexp, members) - math.log(len(members))
+    networks = logits.log_softmax(dim=2).unbind(dim=1)
+    return reduce(torch.logaddexp, networks) - math.log(len(networks))
 
 
 def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Softmax over the candidates alone: what the network believes, given the candidates.
+    """Compute the softmax over the candidates alone.
 
     Parameters
     ----------
-    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_members, n_classes)
-        An ensemble's members are averaged.
+    logits : Tensor of shape (n_samples, n_classes) or (n_samples, n_networks, n_classes)
+        Several networks are averaged.
     candidates : Tensor of shape (n_samples, n_classes), dtype bool
 
     Returns
@@ -97,28 +86,26 @@ def candidate_confidences(logits: Tensor, candidates: Tensor) -> Tensor:
     >>> candidate_confidences(torch.tensor([[3.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    return average_members(logits).masked_fill(~candidates, -torch.inf).softmax(dim=1)
+    return average_networks(logits).masked_fill(~candidates, -torch.inf).softmax(dim=1)
 
 
-def _mean(values: Tensor, sample_weight: Tensor | None) -> Tensor:
+def _mean(values: Tensor, sample_weight: _Weight) -> Tensor:
     if sample_weight is None:
         return values.mean()
     return (values * sample_weight).sum() / sample_weight.sum()
 
 
 def _weighted_cross_entropy(
-    logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: Tensor | None
+    logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: _Weight
 ) -> Tensor:
     """``-Σ_j w_j log p_j``: Eq. (1) with w = 1, Eq. (2) with w = K, RC with w = confidences."""
     return _mean(-(weights * logits.log_softmax(dim=1)).sum(dim=1), sample_weight)
 
 
-def _cc(
-    logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: Tensor | None
-) -> Tensor:
+def _cc(logits: Tensor, candidates: Tensor, weights: Tensor, sample_weight: _Weight) -> Tensor:
     """``-log Σ_{j ∈ s} w_j p_j``, the probability that some candidate is right; max w is 1."""
     # DEVIATES: a published form multiplies by 1/(2^(m-1) - 1) inside the logarithm, beside an
-    # epsilon that swallows it; the constant has no gradient, so it has no business there.
+    # epsilon that swallows it; the constant has no gradient, so it is left out.
     # Relative to the largest weight: the gradient is the same, and losses compare though T fades.
     weights = weights / weights.amax(dim=1, keepdim=True)
     scores = logits.log_softmax(dim=1) + weights.log()  # log 0 = -inf outside the candidates
@@ -129,10 +116,10 @@ def _lws(
     logits: Tensor,
     candidates: Tensor,
     weights: Tensor,
-    sample_weight: Tensor | None,
+    sample_weight: _Weight,
     *,
-    beta: float,
-    form: str,
+    beta: float = 1.0,
+    form: str = "sigmoid",
 ) -> Tensor:
     """Leveraged weighted loss: candidates pulled up, the others pushed down with leverage β."""
     if form == "sigmoid":
@@ -143,8 +130,8 @@ def _lws(
     if beta:
         # DEVIATES: the weights outside the candidates come from this visit, not from the last:
         # the same quantity one epoch fresher, and no table of n × m to keep.
-        others = logits.detach().masked_fill(candidates, -torch.inf).softmax(dim=1)
-        others = others.nan_to_num(0.0)  # a row where all classes are candidates has no others
+        # A row where all classes are candidates has no others.
+        others = logits.detach().masked_fill(candidates, -torch.inf).softmax(dim=1).nan_to_num(0.0)
         loss = loss + beta * (others * down).sum(dim=1)
     return _mean(loss, sample_weight)
 
@@ -163,28 +150,27 @@ def _scarce(
     logits: Tensor,
     candidates: Tensor,
     weights: Tensor,
-    sample_weight: Tensor | None,
+    sample_weight: _Weight,
     *,
     class_prior: Tensor,
-    excluded_share: Tensor,
-    correction: str,
+    excluded_rate: Tensor,
+    correction: str = "relu",
 ) -> Tensor:
-    """Each class against the rest, from rows that exclude it (negative) and all (unlabelled)."""
+    """Each class against the rest, from rows that exclude it (negative) and all (unlabeled)."""
     # DEVIATES: the full complement of the candidates takes the place of one complementary label.
-    row = torch.ones_like(logits[:, 0]) if sample_weight is None else sample_weight
-    row = row[:, None]
+    row = torch.ones_like(logits[:, :1]) if sample_weight is None else sample_weight[:, None]
     negative = row * ~candidates
     # DEVIATES: published code divides by the number of negatives in the batch. The share of them
     # among all rows, as in the published risk, makes a batch's mean an unbiased estimate of it;
     # and what a row counts then does not depend on which rows it happens to meet.
-    n_negative = row.sum() * torch.where(excluded_share > 0, excluded_share, 1.0)
+    n_negative = row.sum() * torch.where(excluded_rate > 0, excluded_rate, 1.0)
     as_positive, as_negative = F.softplus(-logits), F.softplus(logits)
     not_prior = 1 - class_prior
     excluded = not_prior * (negative * as_negative).sum(dim=0) / n_negative
     everyone = row * torch.where(candidates, weights, 1.0)
-    included = (everyone * as_positive).sum(dim=0) / everyone.sum(dim=0)
-    included = included - not_prior * (negative * as_positive).sum(dim=0) / n_negative
-    # What estimates a positive risk may come out negative, and then says nothing.
+    included = -not_prior * (negative * as_positive).sum(dim=0) / n_negative
+    included += (everyone * as_positive).sum(dim=0) / everyone.sum(dim=0)
+    # An estimate of a positive risk may be negative, and then carries no information.
     # DEVIATES: the published correction is the absolute value. With the full complement a network
     # that fits the excluded rows makes the estimate negative throughout, and "abs" then rewards
     # unlearning them; "relu" lets them be.
@@ -194,134 +180,220 @@ def _scarce(
 
 def _check_choice(name: str, value: Any, *allowed: str) -> None:
     if not (isinstance(value, str) and value in allowed):
-        either = " or ".join(repr(choice) for choice in allowed)
-        raise ValueError(f"loss_params: {name} is {value!r}; it must be {either}")
+        raise ValueError(f"`{name}` of the loss must be one of {allowed}, got {value!r}.")
 
 
-def _check_lws(
-    params: dict[str, Any], candidates: sp.csr_array, sample_weight: np.ndarray
-) -> dict[str, Any]:
+def _check_lws(params: _Params, candidates: np.ndarray, sample_weight: np.ndarray) -> _Params:
     beta = params["beta"]
     if isinstance(beta, bool) or not (isinstance(beta, Real) and 0 <= float(beta) < np.inf):
-        raise ValueError(f"loss_params: beta is {beta!r}; it must be a number ≥ 0")
+        raise ValueError(f"`beta` of the loss must be a number of 0 or more, got {beta!r}.")
     _check_choice("form", params["form"], "sigmoid", "cross-entropy")
     return params
 
 
-def _check_scarce(
-    params: dict[str, Any], candidates: sp.csr_array, sample_weight: np.ndarray
-) -> dict[str, Any]:
-    """Turn the prior into an array, and add the share of rows that exclude each class."""
+def _check_scarce(params: _Params, candidates: np.ndarray, sample_weight: np.ndarray) -> _Params:
+    """Turn the prior into an array, and add the proportion of rows that exclude each class."""
     _check_choice("correction", params["correction"], "relu", "abs")
-    prior = _class_prior(params["class_prior"], candidates, sample_weight)
+    # Rows that exclude a class of a larger prior than its candidates would be pulled towards it.
+    prior = _class_prior(params.get("class_prior", "average"), candidates, sample_weight)
     included = sample_weight @ candidates / sample_weight.sum()
     worst = np.argmax(prior - included)
     if prior[worst] > included[worst] + 1e-6:
-        warn_caller(
-            f"loss_params: class_prior is {prior[worst]:.3g} for class {worst}, which is a "
-            f"candidate of {included[worst]:.3g} of the rows only; those that exclude it will be "
-            "pulled towards it. class_prior='average' never exceeds that share"
+        text = (
+            f"`class_prior` of the loss is {prior[worst]:.3g} for class {worst}, which is a "
+            f"candidate of {included[worst]:.3g} of the rows only. Pass class_prior='average'."
         )
-    return {**params, "class_prior": prior, "excluded_share": 1 - included}
+        warnings.warn(text, stacklevel=2)
+    return {**params, "class_prior": prior, "excluded_rate": 1 - included}
 
 
-def _class_prior(prior: Any, candidates: sp.csr_array, sample_weight: np.ndarray) -> np.ndarray:
+def _class_prior(prior: Any, candidates: np.ndarray, sample_weight: np.ndarray) -> np.ndarray:
     n_classes = candidates.shape[1]
-    if isinstance(prior, str):
-        if prior == "uniform":
-            return np.full(n_classes, 1 / n_classes)
-        if prior == "estimated":
-            return estimate_proportions(candidates)
-        if prior == "average":
-            shares = sample_weight / candidates.sum(axis=1)
-            return np.asarray(shares @ candidates) / sample_weight.sum()
-    try:
-        given = np.asarray(prior, dtype=float)
-    except (TypeError, ValueError):
-        given = np.empty(0)
-    if given.shape != (n_classes,):
+    if isinstance(prior, str) and prior == "estimated":
+        return estimate_proportions(candidates)
+    if isinstance(prior, str) and prior == "average":
+        return np.asarray(sample_weight / sample_weight.sum() / candidates.sum(1) @ candidates)
+    if isinstance(prior, str) and prior == "uniform":
+        return np.full(n_classes, 1 / n_classes)
+    given = np.array([] if isinstance(prior, str) else prior, dtype=float)
+    if given.shape != (n_classes,) or given.min() < 0 or not np.isclose(given.sum(), 1):
         raise ValueError(
-            f"loss_params: class_prior is {prior!r}; it must be 'average', 'estimated', "
-            f"'uniform' or an array of {n_classes} probabilities"
-        )
-    for j in np.flatnonzero(~((given >= 0) & (given <= 1))):
-        raise ValueError(
-            f"loss_params: class_prior is {given[j]:.3g} for class {j}; it must be a probability"
-        )
-    if not np.isclose(given.sum(), 1):
-        raise ValueError(
-            f"loss_params: class_prior sums to {given.sum():.3g}; divide it by that to make it one"
+            "`class_prior` of the loss must be 'average', 'estimated', 'uniform' or "
+            f"{n_classes} probabilities that sum to 1, got {prior!r}."
         )
     return given
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Loss:
-    """A method: its loss, its confidences, its parameters.
+    """A method: its loss function, its confidences, its parameters.
 
     Parameters
     ----------
-    function : callable
+    function : str, Loss or callable
+        A key of `LOSSES`, a Loss to start from, or a function of your own:
         ``(logits, candidates, weights, sample_weight, **params) -> scalar``, with ``logits``,
         ``candidates`` (bool) and ``weights`` (zero outside the candidates) of shape
         (n_samples, n_classes) and ``sample_weight`` of shape (n_samples,) or None.
     confidences : callable or None, default=None
         ``(logits, candidates) -> confidences`` after a visit, or None if the method keeps none.
+        Logits have shape (n_samples, n_networks, n_classes) where several networks are trained.
         Confidences have the shape of the candidates and vanish outside them.
     second_pass : bool, default=False
         Whether confidences come from a second forward pass after the step, instead of from the
         step's own output.
     by_row : bool, default=True
-        Whether the loss is a mean over rows, so that an ensemble's members may stand as rows.
-    defaults : mapping, default={}
-        Parameters and their default values.
+        Whether the loss is a mean over rows, so that several networks may stand as rows.
     check : callable or None, default=None
         ``(params, candidates, sample_weight) -> params`` before training, with all parameters, the
-        candidates of the training rows and an array of their weights. It refuses what is wrong,
-        and may add what the function needs to know of the rows. Arrays become tensors.
+        candidates of the training rows (a bool ndarray) and an array of their weights. It raises
+        on wrong values, and may add what the function needs to know of the rows.
+    **params
+        Parameters of the function; those not given have the function's own defaults. "lws" has
+        ``beta`` (a number of 0 or more) and ``form`` ("sigmoid" or "cross-entropy"). "scarce" has
+        ``correction`` ("relu" or "abs") and ``class_prior``: "average" (each row divided evenly
+        among its candidates), "estimated" (maximum likelihood without weights, see
+        `sklearn_cleanse.candidates.estimate_proportions`), "uniform", or an array.
 
     Examples
     --------
-    >>> from sklearn_cleanse import PartialLabelClassifier
+    >>> import torch
     >>> from sklearn_cleanse.losses import Loss, candidate_confidences
-    >>> def squared(logits, candidates, weights, sample_weight):
-    ...     return (weights - logits.softmax(dim=1)).square().sum(dim=1).mean()
-    >>> brier = Loss(squared, candidate_confidences)
-    >>> X, y = [[0.0], [0.1], [0.9], [1.0]], [{0}, {0, 1}, {0, 1}, {1}]
-    >>> PartialLabelClassifier(brier, max_epochs=20, random_state=0).fit(X, y).predict(X)
-    array([0, 0, 1, 1])
+    >>> Loss("lws", beta=2)
+    Loss('lws', beta=2)
+    >>> def powered(logits, candidates, weights, sample_weight, *, power=2):
+    ...     error = (weights - logits.softmax(dim=1)).abs() ** power
+    ...     return error.sum(dim=1).mean()
+    >>> brier = Loss(powered, confidences=candidate_confidences)
+    >>> brier
+    Loss(powered, confidences=candidate_confidences)
+    >>> candidates = torch.tensor([[True, False]])
+    >>> brier(torch.zeros(1, 2), candidates, candidates.float(), None)
+    tensor(0.5000)
     """
 
     function: Callable[..., Tensor]
-    confidences: Callable[[Tensor, Tensor], Tensor] | None = None
-    second_pass: bool = False
-    by_row: bool = True
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[..., dict[str, Any]] | None = None
+    confidences: Callable[[Tensor, Tensor], Tensor] | None
+    second_pass: bool
+    by_row: bool
+    check: Callable[[_Params, np.ndarray, np.ndarray], _Params] | None
+    params: _Params
+
+    def __init__(self, function: str | Callable[..., Tensor], /, **options: Any) -> None:
+        base = LOSSES.get(function) if isinstance(function, str) else function
+        if base is None or isinstance(base, type) or not callable(base):
+            raise ValueError(
+                f"`loss` must be one of {', '.join(map(repr, LOSSES))}, a Loss or a function "
+                "(logits, candidates, weights, sample_weight) -> scalar, "
+                f"got {function!r}.{_suggest(function, LOSSES)}"
+            )
+        if isinstance(base, Loss):
+            parts, options = vars(base), {**base.params, **options}
+        else:
+            parts = {"function": base} | {key: options.pop(key, _HOOKS[key]) for key in _HOOKS}
+        vars(self).update(parts, params=options)  # frozen, as it may be shared
+
+    def __call__(self, *args: Any, **params: Any) -> Tensor:
+        """Compute the loss, with its own parameters where none are given."""
+        return self.function(*args, **{**self.params, **params})
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.function, *(getattr(self, key) for key in _HOOKS)
+
+    @property
+    def name(self) -> str | None:
+        """The key in `LOSSES`, or None of a loss of your own."""
+        return next((name for name in LOSSES if Loss(name)._parts == self._parts), None)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Loss) or self.params.keys() != other.params.keys():
+            return False
+        same = (np.array_equal(value, other.params[key]) for key, value in self.params.items())
+        return self._parts == other._parts and all(same)
+
+    def __hash__(self) -> int:
+        return hash((*self._parts, *sorted(self.params)))
+
+    def __repr__(self) -> str:
+        hooks = {k: v for k, v in vars(self).items() if k in _HOOKS and v != _HOOKS[k]}
+        shown = self.params if self.name else hooks | self.params
+        label = repr(self.name) if self.name else _label(self.function)
+        return f"Loss({', '.join([label, *(f'{k}={_label(v)}' for k, v in shown.items())])})"
+
+    def resolve(
+        self, candidates: np.ndarray, sample_weight: Any = None, device: torch.device | str = "cpu"
+    ) -> _Params:
+        """Return all parameters of the function, checked and completed.
+
+        Parameters
+        ----------
+        candidates : ndarray of shape (n_samples, n_classes), dtype bool
+            Candidates of the training rows, from which priors and proportions are taken.
+        sample_weight : ndarray of shape (n_samples,), default=None
+            How much each row counts in priors and proportions. All the same if None.
+        device : torch.device or str, default="cpu"
+            Where arrays go.
+
+        Returns
+        -------
+        params : dict
+            Keyword arguments for ``function``; arrays are tensors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn_cleanse.losses import Loss
+        >>> Loss("lws", beta=2.0).resolve(np.eye(2, dtype=bool))
+        {'beta': 2.0, 'form': 'sigmoid'}
+        """
+        parameters = list(inspect.signature(self.function).parameters.values())
+        named = [p for p in parameters[4:] if p.kind == p.POSITIONAL_OR_KEYWORD]
+        named += [p for p in parameters if p.kind == p.KEYWORD_ONLY]
+        takes = {p.name: p.default for p in named}
+        unknown = [name for name in self.params if name not in takes]
+        if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters):
+            raise ValueError(
+                f"Parameters of {self!r} must be among those of its function "
+                f"({', '.join(takes) or 'none'}), got {unknown[0]!r}.{_suggest(unknown[0], takes)}"
+            )
+        params = {k: v for k, v in takes.items() if v is not inspect.Parameter.empty} | self.params
+        if self.check is not None:
+            weight = np.ones(len(candidates)) if sample_weight is None else sample_weight
+            params = dict(self.check(params, candidates, weight))
+        for name in takes.keys() - params.keys():
+            raise ValueError(f"`{name}` of {self!r} must be given. Pass Loss(…, {name}=…).")
+        for name, value in params.items():
+            if isinstance(value, np.ndarray):
+                params[name] = torch.tensor(value, dtype=torch.float32, device=device)
+        return params
 
 
-LOSSES: dict[str, Loss] = {
+def _label(value: Any) -> str:
+    """A function's name, anything else as it prints itself."""
+    return getattr(value, "__qualname__", repr(value))
+
+
+def _suggest(name: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
     "average": Loss(_weighted_cross_entropy),
     "cc": Loss(_cc),
-    "rc": Loss(_weighted_cross_entropy, candidate_confidences, second_pass=True),
-    "proden": Loss(_weighted_cross_entropy, candidate_confidences),
+    "rc": Loss(_weighted_cross_entropy, confidences=candidate_confidences, second_pass=True),
+    "proden": Loss(_weighted_cross_entropy, confidences=candidate_confidences),
     # DEVIATES: LWS and CAVL renew confidences by another forward pass after the step, and LWS
     # starts from 1/m; here the step's own output serves, and 1/|s| is the start.
     # DEVIATES: LWS's published command line has β = 0, which leaves out what the method adds; its
     # authors search β in {1, 2}.
-    "lws": Loss(
-        _lws, candidate_confidences, defaults={"beta": 1.0, "form": "sigmoid"}, check=_check_lws
-    ),
-    "cavl": Loss(_weighted_cross_entropy, _cavl_confidences),
+    "lws": Loss(_lws, confidences=candidate_confidences, check=_check_lws),
+    "cavl": Loss(_weighted_cross_entropy, confidences=_cavl_confidences),
     # DEVIATES: the published code has the uniform prior, that of its balanced benchmarks, where the
-    # paper asks for the true one. A prior above the share of rows that have the class as a
+    # paper asks for the true one. A prior above the proportion of rows that have the class as a
     # candidate, as the uniform one is for rare classes, would make negatives positive.
-    "scarce": Loss(
-        _scarce,
-        by_row=False,
-        defaults={"class_prior": "average", "correction": "relu"},
-        check=_check_scarce,
-    ),
+    "scarce": Loss(_scarce, by_row=False, check=_check_scarce),
 }
 
 
@@ -331,7 +403,7 @@ def check_loss(loss: Any) -> Loss:
     Parameters
     ----------
     loss : str, Loss or callable
-        A key of `LOSSES`, a record, or a function of the form that `Loss` describes, which then
+        A key of `LOSSES`, a `Loss`, or a function of the form that `Loss` describes, which then
         keeps no confidences.
 
     Returns
@@ -340,77 +412,8 @@ def check_loss(loss: Any) -> Loss:
 
     Examples
     --------
-    >>> from sklearn_cleanse.losses import LOSSES, check_loss
-    >>> check_loss("cc") is LOSSES["cc"]
-    True
+    >>> from sklearn_cleanse.losses import check_loss
+    >>> check_loss("cc")
+    Loss('cc')
     """
-    if isinstance(loss, Loss):
-        return loss
-    if isinstance(loss, str):
-        if loss in LOSSES:
-            return LOSSES[loss]
-        near = difflib.get_close_matches(loss, LOSSES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(map(repr, LOSSES))
-        raise ValueError(
-            f"The 'loss' parameter is {loss!r}; it must be one of {known}, a "
-            f"sklearn_cleanse.losses.Loss or a function{hint}"
-        )
-    if callable(loss) and not isinstance(loss, type):
-        return Loss(loss)
-    raise ValueError(
-        f"The 'loss' parameter is {loss!r}; pass a name, a sklearn_cleanse.losses.Loss or a "
-        "function (logits, candidates, weights, sample_weight) -> scalar"
-    )
-
-
-def check_loss_params(
-    loss: str | Loss | Callable,
-    params: Mapping[str, Any] | None,
-    candidates: sp.csr_array,
-    device: torch.device | str = "cpu",
-    sample_weight: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """Complete a loss's parameters by its defaults and refuse what it does not know.
-
-    Parameters
-    ----------
-    loss : str, Loss or callable
-        The method, as for `check_loss`.
-    params : mapping or None
-        ``beta`` (a number ≥ 0) and ``form`` ("sigmoid" or "cross-entropy") of "lws";
-        ``class_prior`` and ``correction`` ("relu" or "abs") of "scarce". The prior is "average"
-        (each row shared out evenly among its candidates), "estimated" (maximum likelihood without
-        weights, see `sklearn_cleanse.candidates.estimate_proportions`), "uniform", or an array.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        Candidates of the training rows, from which priors and shares are taken.
-    device : torch.device or str, default="cpu"
-        Where arrays go.
-    sample_weight : ndarray of shape (n_samples,), default=None
-        How much each row counts in priors and shares. All the same if None.
-
-    Returns
-    -------
-    params : dict
-        Keyword arguments for the loss function.
-
-    Examples
-    --------
-    >>> from sklearn_cleanse.candidates import check_candidates
-    >>> from sklearn_cleanse.losses import check_loss_params
-    >>> check_loss_params("lws", {"beta": 2.0}, check_candidates([0, 1])[1])
-    {'beta': 2.0, 'form': 'sigmoid'}
-    """
-    method = check_loss(loss)
-    checked = {**method.defaults, **(params or {})}
-    for name in sorted(set(checked) - set(method.defaults), key=str):
-        known = ", ".join(sorted(method.defaults)) or "none"
-        raise ValueError(f"loss_params has {name!r}; the parameters of loss={loss!r} are: {known}")
-    if method.check is not None:
-        if sample_weight is None:
-            sample_weight = np.ones(candidates.shape[0])
-        checked = method.check(checked, candidates, sample_weight)
-    for name, value in checked.items():
-        if isinstance(value, np.ndarray):
-            checked[name] = torch.tensor(value, dtype=torch.float32, device=device)
-    return checked
+    return loss if isinstance(loss, Loss) else Loss(loss)

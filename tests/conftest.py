@@ -53,9 +53,14 @@ def need(*parts):
     return path
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_terminal_summary(terminalreporter, config):
     skipped = terminalreporter.stats.get("skipped", ())
     count = sum(NOT_HERE in str(report.longrepr) for report in skipped)
     if count:
         needing = "1 test needs" if count == 1 else f"{count} tests need"
         terminalreporter.write_line(f"{needing} data sets that are not here: {REAL}", yellow=True)
+    if config.option.markexpr == "not slow":
+        files = Path(__file__).parent.glob("test_*.py")
+        texts = [path.read_text(encoding="utf-8") for path in files]
+        count = sum(text.count("@pytest.mark.slow") for text in texts)
+        terminalreporter.write_line(f"{count} slow test functions were left out: nox -s slow")

@@ -1,182 +1,321 @@
+"""Every form of candidates is read into the same record; the messages have a table of their own."""
+
+import datetime
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-from sklearn_cleanse.candidates import candidate_counts, check_candidates, covers, is_clean
+from sklearn_cleanse.candidates import (
+    Candidates,
+    candidate_softmax,
+    check_candidates,
+    check_index,
+    check_memory,
+    estimate_proportions,
+)
+from sklearn_cleanse.candidates._labels import check_classes, label_array, order_labels
 
 MATRIX = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
+FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
+BIG = 2**53 + 1  # the first integer that float64 cannot hold
+
+
+class PolarsLike:
+    """A frame that is not of pandas: names, a shape and values."""
+
+    columns = ["cat", "dog", "emu"]  # noqa: RUF012
+    shape = MATRIX.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(MATRIX, dtype=dtype)
 
 
 @pytest.mark.parametrize(
     "y",
     [
         MATRIX,
-        MATRIX.astype(bool),
+        np.asfortranarray(MATRIX.astype(bool)),
         MATRIX.astype(float),
+        MATRIX.astype(">f8"),
+        MATRIX.astype(np.float16),
+        MATRIX.astype(np.longdouble),
         MATRIX.astype(object),
         MATRIX.tolist(),
-        sp.csr_matrix(MATRIX),
+        *(sp.csr_array(MATRIX).asformat(form) for form in FORMATS),
+        sp.csr_matrix(MATRIX.astype(float)),
         sp.csc_array(MATRIX.astype(bool)),
-        sp.coo_matrix(MATRIX.astype(float)),
-        sp.lil_matrix(MATRIX),
+        check_candidates(MATRIX),
     ],
     ids=lambda y: type(y).__name__ + str(getattr(y, "dtype", "")),
 )
-def test_every_matrix_form_reads_the_same(y):
-    classes, candidates = check_candidates(y)
-    assert candidates.dtype == bool
-    assert classes.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(candidates.toarray(), MATRIX.astype(bool))
+def test_every_matrix_form_gives_the_same_record(y):
+    found = check_candidates(y)
+    assert found.classes.tolist() == [0, 1, 2]
+    assert found.mask.dtype == bool
+    assert found.mask.flags.c_contiguous
+    np.testing.assert_array_equal(found.mask, MATRIX)
+    np.testing.assert_array_equal(
+        found.prior, np.float32([[0.5, 0.5, 0], [0, 1, 0], [0.5, 0, 0.5]])
+    )
+    assert found.prior.dtype == np.float32
+    assert not found.has_prior
+    assert found.index is None
 
 
-@pytest.mark.parametrize("dtype", [int, bool, float, "boolean", "Int64", "Sparse[int]"])
-def test_columns_of_a_frame_are_the_classes(dtype):
-    frame = pd.DataFrame(MATRIX, columns=["cat", "dog", "emu"]).astype(dtype)
-    classes, candidates = check_candidates(frame)
-    assert classes.tolist() == ["cat", "dog", "emu"]
-    np.testing.assert_array_equal(candidates.toarray(), MATRIX.astype(bool))
+FRAME = pd.DataFrame(MATRIX, columns=["cat", "dog", "emu"], index=[7, 8, 9])
 
 
-@pytest.mark.parametrize("kind", [set, frozenset, list, tuple])
-def test_collections_of_strings(kind):
-    rows = [kind(["cat", "dog"]), kind(["dog"]), kind(["cat", "emu"])]
-    classes, candidates = check_candidates(rows)
-    assert classes.tolist() == ["cat", "dog", "emu"]
-    np.testing.assert_array_equal(candidates.toarray(), MATRIX.astype(bool))
-    np.testing.assert_array_equal(check_candidates(pd.Series(rows))[1].toarray(), MATRIX)
+DTYPES = [int, bool, float, "boolean", "Int64", "Sparse[int]", {"cat": bool, "dog": float}]
 
 
-def test_collections_of_numbers():
-    classes, candidates = check_candidates([{3, 5}, {5}, {3, 9}])
-    assert classes.tolist() == [3, 5, 9]
-    np.testing.assert_array_equal(candidates.toarray(), MATRIX.astype(bool))
-    np.testing.assert_array_equal(check_candidates([[3, 5], [5], [3, 9]])[1].toarray(), MATRIX)
+@pytest.mark.parametrize("y", [*map(FRAME.astype, DTYPES), PolarsLike()])
+def test_columns_of_a_frame_are_the_classes(y):
+    found = check_candidates(y)
+    assert found.classes.tolist() == ["cat", "dog", "emu"]
+    np.testing.assert_array_equal(found.mask, MATRIX)
+    if isinstance(y, pd.DataFrame):
+        assert found.index.tolist() == [7, 8, 9]
 
 
-def test_tuples_may_be_labels():
-    classes, candidates = check_candidates([{("a", 1), ("b", 2)}, {("b", 2)}])
-    assert classes.tolist() == [("a", 1), ("b", 2)]
-    np.testing.assert_array_equal(candidates.toarray(), [[1, 1], [0, 1]])
+@pytest.mark.parametrize("kind", [set, frozenset, list, tuple, np.array, pd.Series])
+@pytest.mark.parametrize("labels", [("cat", "dog", "emu"), (3, 5, 9)])
+def test_collections_of_labels(kind, labels):
+    a, b, c = labels
+    rows = [kind([a, b]), kind([b]), kind([a, c])]
+    for y in (rows, pd.Series(rows, index=[7, 8, 9])):
+        found = check_candidates(y)
+        assert found.classes.tolist() == list(labels)
+        np.testing.assert_array_equal(found.mask, MATRIX)
+    assert found.index.tolist() == [7, 8, 9]
 
 
-def test_a_label_named_twice_is_one_candidate():
-    _, candidates = check_candidates([["cat", "cat"], ["dog"]])
-    assert is_clean(candidates).all()
+def test_equally_long_lists_of_integers_are_a_matrix():
+    assert check_candidates([[1, 0], [0, 1]]).classes.tolist() == [0, 1]
+    assert check_candidates([["1", "0"], ["0", "1"]]).classes.tolist() == ["0", "1"]
+    with pytest.raises(ValueError, match=r"got 3 in row 0, column 0.* pass a list of sets"):
+        check_candidates([[3, 5], [5, 9]])
 
 
-@pytest.mark.parametrize(
-    "y", [["b", "a", "b"], np.array([7, 3, 7]), pd.Series([True, False, True])]
-)
+ONE_EACH = [["b", "a", "b"], np.array([7, 3, 7]), np.array([1.0, 0.0]), pd.Index(["b", "a"])]
+
+
+@pytest.mark.parametrize("y", [*ONE_EACH, pd.Series([True, False]), pd.Categorical(["b", "a"])])
 def test_labels_are_candidate_sets_of_one(y):
-    classes, candidates = check_candidates(y)
-    assert is_clean(candidates).all()
-    np.testing.assert_array_equal(classes[candidates.indices], np.asarray(y))
-
-
-def test_columns_never_marked_are_still_classes():
-    classes, candidates = check_candidates(np.array([[1, 0, 0], [1, 1, 0]]))
-    assert len(classes) == candidates.shape[1] == 3
-
-
-def test_all_ones_rows_are_legal():
-    assert check_candidates(np.ones((4, 3)))[1].nnz == 12
-
-
-def test_the_callers_sparse_matrix_is_left_alone():
-    y = sp.csr_matrix((np.array([1, 0, 1]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3))
-    before = y.copy()
-    check_candidates(y)
-    for name in ("data", "indices", "indptr"):
-        np.testing.assert_array_equal(getattr(y, name), getattr(before, name))
-
-
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        (np.array([[1, 1], [0, 0], [0, 0]]), r"row 1 has no candidate label \(2 such"),
-        (sp.csr_array(np.array([[1, 1], [0, 0]])), r"row 1 has no candidate"),
-        ([{"a", "b"}, set()], r"row 1 has no candidate"),
-        (np.array([[1, 0], [1, 2]]), r"row 1, column 1 .* is 2; only 0 and 1"),
-        (sp.csr_array(np.array([[1, 0], [1, -1]])), r"row 1, column 1 .* is -1; only 0 and 1"),
-        (np.array([[1, 0.5], [1, 0]]), r"row 0, column 1 .* is 0.5; only 0 and 1"),
-        (np.array([[1, 0], [np.nan, 1]]), r"row 1, column 0 .* is NaN"),
-        (sp.csr_array(np.array([[1, 0], [np.nan, 1]])), r"row 1, column 0 .* is NaN"),
-        (pd.DataFrame({"a": [1, None], "b": [0, 1]}), r"row 1, column 0 .* is NaN"),
-        (np.array([["cat", "dog"], ["cat", "emu"]]), r"holds 'cat'; it may hold only 0 and 1"),
-        ([[1, 0, 1], [1, 0]], r"ragged: row 1 has 2 entries where row 0 has 3"),
-        (np.ones((3, 1)), r"only one class"),
-        (["a", "a"], r"only one class"),
-        (np.ones((0, 3)), r"empty"),
-        ([], r"empty"),
-        ([{"a"}, [["b"]]], r"row 1 holds the label \['b'\], which is unhashable"),
-        ([{"a", 1}, {"b"}], r"different types"),
-        ([{"a", None}, {"b"}], r"row 0 holds a missing label"),
-        (["a", None, "b"], r"row 1: the label is missing"),
-        (np.array([1.0, np.nan, 2.0]), r"row 1: the label is missing"),
-        ([{"a"}, "b"], r"row 1 of y is 'b', not a collection"),
-        (np.ones((2, 2, 2)), r"3 dimensions"),
-        (np.ones((2, 2)) * 1j, r"holds 1j"),
-        (sp.csr_array(np.ones((2, 2)) * 1j), r"dtype complex128"),
-        (np.array([["1", "0"], ["0", "1"]]), r"row 0 of the candidate matrix holds '1'"),
-        (pd.DataFrame({"a": [1, pd.NA], "b": [0, 1]}), r"row 1, column 0 .* is NaN"),
-        ([{"a", pd.NA}, {"b"}], r"row 0 holds a missing label"),
-        (pd.Series(["a", pd.NA, "b"], dtype="string"), r"row 1: the label is missing"),
-        (pd.DataFrame([[1, 0], [0, 1]], columns=["a", "a"]), r"two columns .* 'a'"),
-        ("cat", r"y is 'cat'"),
-        (7, r"y is 7"),
-        (None, r"y is None"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
-def test_bad_candidates_are_refused_by_row_and_remedy(y, message):
-    with pytest.raises(ValueError, match=message):
-        check_candidates(y)
-
-
-def test_wrong_row_count_is_refused():
-    with pytest.raises(ValueError, match=r"X has 4 rows but y has 3"):
-        check_candidates(MATRIX, n_samples=4)
+    found = check_candidates(y)
+    assert found.is_clean.all()
+    np.testing.assert_array_equal(found.classes[found.mask.argmax(axis=1)], np.asarray(y))
 
 
 def test_a_column_of_labels_is_taken_as_labels_with_a_warning():
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        classes, _ = check_candidates(np.array([[4], [5]]))
-    assert classes.tolist() == [4, 5]
+    for y in (np.array([[4], [5]]), [[4], [5]], pd.DataFrame({"label": [4, 5]})):
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            assert check_candidates(y).classes.tolist() == [4, 5]
+
+
+def test_odd_but_legal_candidates():
+    assert check_candidates([["cat", "cat"], ["dog"]]).is_clean.all()
+    assert check_candidates(np.array([[1, 0, 0], [1, 1, 0]])).mask.shape == (2, 3)
+    assert check_candidates(np.ones((4, 3))).mask.all()
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([{BIG}, {BIG - 1}, {BIG, -BIG}], [-BIG, BIG - 1, BIG]),
+        ([BIG, BIG - 1, -BIG], [-BIG, BIG - 1, BIG]),
+        (np.array([BIG, BIG - 1], dtype=object), [BIG - 1, BIG]),
+        ([2**64 - 1, 2**64 - 2], [2**64 - 2, 2**64 - 1]),
+        ([{2**64}, {-1}], [-1, 2**64]),
+        ([2**64, 1], [1, 2**64]),
+        ([{1, 2.5}, {2}], [1, 2, 2.5]),
+        ([{True}, {False}], [False, True]),
+        ([{("a", 1), ("b", 2)}, {("b", 2)}], [("a", 1), ("b", 2)]),
+        ([{frozenset("a")}, {frozenset("ab")}], [frozenset("a"), frozenset("ab")]),
+        ([datetime.date(2020, 1, day) for day in (2, 1)], None),
+        ([{"a\0b"}, {"a"}], ["a", "a\0b"]),
+        ({"first": "a", "second": "b"}.values(), ["a", "b"]),
+        ((label for label in "ab"), ["a", "b"]),
+    ],
+)
+def test_labels_that_an_array_can_hold_come_back_as_they_were(y, expected):
+    classes = check_candidates(y).classes.tolist()
+    assert classes == (sorted(y) if expected is None else expected)
+
+
+def test_strings_in_an_object_array_stay_objects():
+    assert check_candidates(np.array(["b", "a"], dtype=object)).classes.dtype == object
+    assert check_candidates(["b", "a"]).classes.dtype.kind == "U"
+    assert order_labels(["b", "a", "b"])[1].tolist() == [1, 0, 1]
+    assert label_array([("a", 1), ("b", 2)]).shape == (2,)
+    assert check_classes(pd.Index(["b", "a"])).tolist() == ["b", "a"]
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, pd.DataFrame, sp.csc_array])
+def test_a_float_matrix_holds_prior_weights(form):
+    weights = np.array([[0.6, 0.2, 0.0], [0.0, 1.0, 0.0], [0.3, 0.0, 0.3]])
+    found = check_candidates(form(weights))
+    np.testing.assert_array_equal(found.mask, weights > 0)
+    np.testing.assert_allclose(found.prior, [[0.75, 0.25, 0], [0, 1, 0], [0.5, 0, 0.5]], rtol=1e-6)
+    assert found.has_prior
+
+
+@pytest.mark.parametrize("factor", [0.3, 1e-300, np.array([[0.2], [0.7], [1.0]])])
+def test_even_weights_are_plain_candidates(factor):
+    found, plain = check_candidates(MATRIX * factor), check_candidates(MATRIX)
+    np.testing.assert_array_equal(found.prior, plain.prior)
+    assert not found.has_prior
+
+
+def test_tiny_weights_remain_candidates():
+    found = check_candidates(np.array([[1e-300, 1.0, 0.0], [0.5, 0.5, 0.0]]))
+    assert found.sizes.tolist() == [2, 2]
+    assert 0 < found.prior[0, 0] < 1e-8
+
+
+def test_a_few_rows_of_a_fitted_matrix_may_have_no_zero():
+    weights = np.tile([0.7, 0.3], (10, 1))
+    assert check_candidates(weights[:9], classes=["a", "b"]).has_prior
+    with pytest.raises(ValueError, match=r"S = weights > 0\.1"):
+        check_candidates(weights, classes=["a", "b"])
+
+
+@pytest.mark.parametrize("y", [MATRIX, FRAME, FRAME * [0.5, 0.2, 0.1], [{("a", 1)}, {("b", 2)}]])
+def test_a_frame_of_the_record_is_read_as_the_same_record(y):
+    found = check_candidates(y)
+    again = check_candidates(found.to_frame())
+    assert again.classes.tolist() == found.classes.tolist()
+    np.testing.assert_array_equal(again.mask, found.mask)
+    np.testing.assert_allclose(again.prior, found.prior, rtol=1e-6)
+    assert again.has_prior == found.has_prior
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), [2, 1], np.array([False, True, True])])
+def test_rows_of_a_record(rows):
+    part = check_candidates(FRAME)[rows]
+    assert isinstance(part, Candidates)
+    assert len(part) == 2
+    np.testing.assert_array_equal(part.mask, MATRIX[rows])
+    assert part.index.tolist() == FRAME.index[rows].tolist()
+    assert part.sizes.tolist() == MATRIX[rows].sum(axis=1).tolist()
+    assert part.is_clean.tolist() == (part.sizes == 1).tolist()
 
 
 def test_known_classes_are_matched():
     classes = np.array(["cat", "dog", "emu"])
-    _, candidates = check_candidates([{"emu"}, {"cat"}], classes=classes)
-    np.testing.assert_array_equal(candidates.toarray(), [[0, 0, 1], [1, 0, 0]])
-    _, candidates = check_candidates(["emu"], classes=classes)
-    np.testing.assert_array_equal(candidates.toarray(), [[0, 0, 1]])
+    for y in ([{"emu"}, {"cat"}], ["emu", "cat"], np.eye(3)[[2, 0]]):
+        assert check_candidates(y, classes=classes).mask.argmax(axis=1).tolist() == [2, 0]
+    assert check_candidates(["emu"], classes=list(classes)).mask.shape == (1, 3)
+    found = check_candidates(FRAME)
+    assert check_candidates(found, classes=classes, n_samples=3) is found
+    for change in ({"classes": ["cat", "emu", "dog"]}, {"n_samples": 4}):
+        with pytest.raises(ValueError, match=r"must (be|have)"):
+            check_candidates(found, **change)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([{"cat"}, {"fox"}], r"row 1 has the label 'fox'"),
-        (np.ones((2, 4)), r"has 4 columns, but the classes seen in fit are 3: 'cat', 'dog', 'emu'"),
-        (pd.DataFrame(MATRIX, columns=["dog", "cat", "emu"]), r"column 0 .* 'dog', but class 0"),
-    ],
-)
-def test_unknown_classes_are_refused(y, message):
-    with pytest.raises(ValueError, match=message):
-        check_candidates(y, classes=np.array(["cat", "dog", "emu"]))
+def test_the_callers_data_are_left_alone():
+    y = sp.csr_matrix((np.array([1, 0, 1]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3))
+    y.indices, y.data = np.append(y.indices, 99), np.append(y.data, 5)  # after the last row's end
+    before = y.data.copy(), y.indices.copy(), y.indptr.copy()
+    assert check_candidates(y).mask.tolist() == [[False, False, True], [False, True, False]]
+    for name, array in zip(("data", "indices", "indptr"), before, strict=True):
+        np.testing.assert_array_equal(getattr(y, name), array)
+    dense = MATRIX.astype(bool)
+    found = check_candidates(dense)
+    dense[:] = False
+    assert found.mask.any()
 
 
-def test_counts_bound_the_truth(rng):
-    y = rng.randint(4, size=200)
-    S = rng.uniform(size=(200, 4)) < 0.3
-    S[np.arange(200), y] = True
-    lower, upper = candidate_counts(check_candidates(S)[1])
-    counts = np.bincount(y, minlength=4)
-    assert (lower <= counts).all()
-    assert (counts <= upper).all()
+@pytest.mark.parametrize("labels", [["a", "b", "c"], [1.0, np.nan, 2.0], [(1, 1), (1, 2), (2, 1)]])
+def test_row_labels_must_agree(labels):
+    index = pd.Index(labels)
+    X = pd.DataFrame({"size": [1.0, 2.0, 3.0]}, index=index)
+    S = pd.DataFrame(MATRIX, index=index)
+    order = [0, 2, 1]
+    for y in (S, S[0], check_candidates(S)):
+        check_index(X, y)
+        with pytest.raises(ValueError, match=r"`w` must have.* row 1, .*w = w\.loc\[X.index\]\.$"):
+            check_index(X, y.iloc[order] if hasattr(y, "iloc") else y[order], name="w")
+    with pytest.raises(ValueError, match=r"same order already, pass y\.set_axis\(X.index\)"):
+        check_index(X, S.set_axis([5, 6, 7]))
+    check_index(X, S.iloc[:2])  # the length has its own message
+    check_index(X, MATRIX)
+    check_index(X.to_numpy(), S.iloc[order])
+    check_index(X, check_candidates(MATRIX))
 
 
-def test_covers_looks_up_each_rows_own_set():
-    _, candidates = check_candidates(MATRIX)
-    assert covers(candidates, np.array([0, 0, 2])).tolist() == [True, False, True]
+def test_more_memory_than_the_limit_raises_before_it_is_taken():
+    check_memory(8 * 2**30, "candidates", "")
+    with pytest.raises(
+        MemoryError, match=r"about 12\.1 GiB for votes, more than 8 GiB\. Use less\.$"
+    ):
+        check_memory(13e9, "votes", "Use less.")
+    n = 200_000
+    for y in (sp.eye_array(n, format="csr"), np.arange(n), [{i} for i in range(n)]):
+        with pytest.raises(MemoryError, match=r"200000 rows .* 200000 classes.*`partial_fit`"):
+            check_candidates(y)
+
+
+def test_softmax_over_candidates(rng):
+    log_proba = rng.normal(size=(50, 5))
+    mask = rng.uniform(size=(50, 5)) < 0.5
+    mask[:, 0] = True
+    prior = rng.uniform(size=(50, 5))
+    expected = np.exp(log_proba) * mask
+    for weights in (None, prior):
+        product = expected if weights is None else expected * weights
+        product = product / product.sum(axis=1, keepdims=True)
+        for shift in (0, -1e4, 1e4):  # beyond what a probability in float64 can be
+            found = candidate_softmax(log_proba + shift, mask, weights)
+            np.testing.assert_allclose(found, product, rtol=1e-9)
+    assert found.dtype == np.float64
+    assert (found[~mask] == 0).all()
+
+
+def test_softmax_of_rows_without_probability_gives_the_prior():
+    log_proba = np.array([[-np.inf, -np.inf, 0.0], [-np.inf, 0.0, 0.0]], dtype=np.float32)
+    mask = np.array([[True, True, False], [True, True, False]])
+    assert candidate_softmax(log_proba, mask).tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
+    prior = np.array([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0]])
+    assert candidate_softmax(log_proba, mask, prior).tolist() == [[0.75, 0.25, 0], [0, 1, 0]]
+
+
+def test_proportions_are_the_maximum_likelihood():
+    labels = np.repeat([0, 1, 2], [5, 3, 2])
+    np.testing.assert_allclose(estimate_proportions(labels), [0.5, 0.3, 0.2])
+    mask = np.random.default_rng(0).random((200, 4)) < [0.2, 0.4, 0.6, 0.0]
+    mask[~mask.any(axis=1), 0] = True
+    pi = estimate_proportions(mask)
+    np.testing.assert_allclose(pi.sum(), 1)
+    assert pi[3] == 0
+    # the gradient of the likelihood is flat on the support and lower elsewhere
+    gradient = (mask / (mask @ pi)[:, None]).mean(axis=0)
+    np.testing.assert_allclose(gradient[pi > 1e-6], 1, atol=1e-4)
+    assert (gradient <= 1 + 1e-4).all()
+    for form in (check_candidates(mask), sp.csr_array(mask), mask.astype(float)):
+        np.testing.assert_array_equal(estimate_proportions(form), pi)
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+        estimate_proportions(mask, max_iter=2)
+
+
+def test_large_data_in_about_a_second():
+    rng = np.random.default_rng(0)
+    mask = rng.random((100_000, 50)) < 0.1
+    mask[:, 0] = True
+    names = np.array([f"class {j:02d}" for j in range(50)])
+    labels = rng.integers(0, 50, 300_000).tolist()
+    for y in ([set(names[row].tolist()) for row in mask], mask * 0.5, pd.DataFrame(mask), labels):
+        start = time.perf_counter()
+        found = check_candidates(y)
+        assert time.perf_counter() - start < 5  # takes 0.1 to 0.5 seconds
+        np.testing.assert_array_equal(found.mask, np.eye(50)[labels] if y is labels else mask)
+
+
+def test_candidates_are_read_without_torch():
+    code = "import sys, sklearn_cleanse.candidates; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

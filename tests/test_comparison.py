@@ -5,16 +5,15 @@ import pytest
 from scipy import stats
 
 from sklearn_cleanse.comparison import (
+    corrected_interval,
     critical_difference,
     friedman_from_ranks,
     friedman_test,
     holm,
     rank_methods,
     separation_note,
-    wilcoxon_holm,
     win_tie_loss,
 )
-from sklearn_cleanse.plots import CriticalDifferenceDisplay
 
 # The Friedman table of the CleanSE paper: average ranks of eight methods in 25 cases.
 PAPER_RANKS = [3.56, 3.00, 3.16, 5.36, 6.24, 6.52, 7.08, 1.12]
@@ -47,8 +46,9 @@ def test_paper_statistics():
     assert result.f_statistic == pytest.approx(69.49, abs=0.005)
     assert result.critical_value == pytest.approx(2.06, abs=0.005)
     assert result.significant
-    assert result.note == ""
-    assert critical_difference(8, 25, test="bonferroni-dunn") == pytest.approx(1.864, abs=5e-4)
+    difference = critical_difference(8, 25, test="bonferroni-dunn")
+    assert difference == pytest.approx(1.864, abs=5e-4)
+    assert separation_note(8, 25, difference) == ""
 
 
 def test_demsar_example():
@@ -83,74 +83,68 @@ def test_friedman_agrees_with_scipy_under_ties(rng):
 
 def test_friedman_is_the_same_from_ranks_without_ties(rng):
     scores = rng.uniform(size=(9, 4))
-    from_scores, from_ranks = (
-        friedman_test(scores),
-        friedman_from_ranks(rank_methods(scores).mean(axis=0), 9),
-    )
-    assert from_scores.f_statistic == pytest.approx(from_ranks.f_statistic)
+    from_ranks = friedman_from_ranks(rank_methods(scores).mean(axis=0), 9)
+    assert friedman_test(scores).f_statistic == pytest.approx(from_ranks.f_statistic)
+    assert friedman_test(scores).p_value == pytest.approx(from_ranks.p_value)
 
 
 def test_friedman_at_its_extremes():
     always = friedman_test([[0.3, 0.2, 0.1]] * 6)
-    assert always.f_statistic == np.inf
-    assert always.p_value == 0
+    assert (always.f_statistic, always.p_value, always.significant) == (np.inf, 0, True)
     level = friedman_test(np.ones((6, 3)))
-    assert level.chi2 == 0
-    assert not level.significant
+    assert (level.chi2, level.p_value, level.significant) == (0, 1, False)
 
 
 def test_ranks_share_ties_and_sum_up(rng):
     ranks = rank_methods(rng.randint(0, 3, size=(20, 6)))
     np.testing.assert_allclose(ranks.sum(axis=1), 21)
-    np.testing.assert_allclose(
-        rank_methods([[1.0, np.nan, np.nan]], missing="worst"), [[1, 2.5, 2.5]]
-    )
+    worst = rank_methods([[1.0, np.nan, np.nan]], missing="worst")
+    np.testing.assert_allclose(worst, [[1, 2.5, 2.5]])
 
 
-def test_small_numbers_of_data_sets_are_named():
-    assert "4.17 of 7 ranks" in separation_note(8, 5)
-    assert "no difference between 8 methods can be shown" in separation_note(8, 1)
-    for k, n in ((4, 2), (8, 1)):
-        least = int(separation_note(k, n).split("; ")[1].split()[0])
-        for test, possible in ((least, True), (least - 1, False)):
-            found = critical_difference(k, test, test="bonferroni-dunn") <= k - 1
-            assert found == possible
-    assert separation_note(8, 25) == ""
-    enough = int(separation_note(8, 5).split("take ")[1].split()[0])
-    assert separation_note(8, enough) == ""
-    assert separation_note(8, enough - 1) != ""
-    assert "4.17 of 7 ranks" in str(friedman_test(np.random.RandomState(0).uniform(size=(5, 8))))
+@pytest.mark.parametrize("n_datasets", [1, 2, 5])
+def test_the_note_names_the_least_number_of_data_sets(n_datasets):
+    def note(n):
+        return separation_note(8, n, critical_difference(8, n))
 
-
-def test_no_verdict_from_too_few_data_sets():
-    scores = [[0.4, 0.3, 0.2, 0.1]] * 2
-    assert friedman_test(scores).significant
-    assert "differ" not in str(friedman_test(scores)).split("\n")[0]
-    assert str(friedman_test(scores * 9)).endswith("the methods differ")
+    enough = int(note(n_datasets).split("use ")[1].split()[0])
+    assert note(enough) == ""
+    assert note(enough - 1) != ""
 
 
 def test_holm_is_monotone_and_leaves_nan_out():
-    p = [0.001, np.nan, 0.04, 0.03, 0.8]
-    adjusted = holm(p)
-    np.testing.assert_allclose(adjusted[[0, 2, 3, 4]], [0.004, 0.09, 0.09, 0.8])
-    assert np.isnan(adjusted[1])
-    assert (holm([0.9, 0.8]) <= 1).all()
+    adjusted = holm([0.001, np.nan, 0.04, 0.03, 0.8])
+    np.testing.assert_allclose(adjusted, [0.004, np.nan, 0.09, 0.09, 0.8])
+    np.testing.assert_array_equal(holm([0.9, 0.8]), [1, 1])
 
 
-def test_wilcoxon_agrees_with_scipy(rng):
-    scores = rng.uniform(size=(15, 3))
-    scores[:, 0] += 0.5
-    result = wilcoxon_holm(scores, 0)
-    expected = stats.wilcoxon(scores[:, 0] - scores[:, 2]).pvalue
-    assert result.p_values[2] == pytest.approx(expected)
-    assert result.significant[1:].all()
-    assert not result.significant[0]
-    assert result.note == ""
-    assert "smallest p-value" in wilcoxon_holm(scores[:5], 0).note
+def test_the_interval_without_test_rows_is_the_ordinary_one(rng):
+    values = rng.normal(size=12)
+    expected = stats.t.interval(0.9, 11, values.mean(), stats.sem(values))
+    assert corrected_interval(values, confidence=0.9) == pytest.approx(expected)
 
 
-def test_wilcoxon_of_equal_methods_shows_nothing():
-    assert wilcoxon_holm([[0.5, 0.5]] * 8).adjusted[1] == 1
+def test_the_interval_of_nadeau_and_bengio_by_hand():
+    # Mean 2, variance 2.5; 10 folds: variance times 1/5 + 1/9; t(0.975, 4) = 2.776.
+    low, high = corrected_interval([0, 1, 2, 3, 4], 0.1)
+    reach = 2.776 * np.sqrt(2.5 * (1 / 5 + 1 / 9))
+    assert (low, high) == pytest.approx((2 - reach, 2 + reach), abs=1e-3)
+
+
+def test_the_interval_covers_splits_that_share_training_rows():
+    rng = np.random.default_rng(0)
+    # Two constant predictors of normal data: the true difference of their losses is 0.
+    covered = np.zeros(2)
+    for _ in range(300):
+        x, differences = rng.normal(size=60), []
+        for _ in range(10):
+            test = rng.permutation(60) < 12
+            center = x[~test].mean()
+            differences.append(np.mean((x[test] - center) ** 2 - (x[test] + center) ** 2))
+        for i, fraction in enumerate((0.0, 0.2)):
+            low, high = corrected_interval(differences, fraction)
+            covered[i] += low <= 0 <= high
+    assert covered[0] / 300 < 0.9 < covered[1] / 300
 
 
 def test_win_tie_loss_agrees_with_the_paired_t_test(rng):
@@ -161,15 +155,14 @@ def test_win_tie_loss_agrees_with_the_paired_t_test(rng):
     for ours, theirs in scores:
         test = stats.ttest_rel(ours, theirs)
         expected[1 if test.pvalue >= 0.05 else 0 if test.statistic > 0 else 2] += 1
-    np.testing.assert_array_equal(win_tie_loss(scores)[1], expected)
-    np.testing.assert_array_equal(win_tie_loss(scores, control=1)[0], expected[::-1])
+    np.testing.assert_array_equal(win_tie_loss(scores), [[0, 0, 0], expected])
+    np.testing.assert_array_equal(win_tie_loss(scores, control=-1)[0], expected[::-1])
 
 
-def test_overlapping_training_rows_make_tests_more_careful(rng):
+def test_overlapping_training_rows_give_fewer_wins(rng):
     scores = rng.normal(size=(40, 2, 10))
     scores[:, 0] += 0.8
-    plain, careful = win_tie_loss(scores), win_tie_loss(scores, test_share=0.1)
-    assert careful[1, 0] < plain[1, 0]
+    assert win_tie_loss(scores, test_fraction=0.1)[1, 0] < win_tie_loss(scores)[1, 0]
 
 
 def test_win_tie_loss_leaves_missing_trials_out():
@@ -179,72 +172,35 @@ def test_win_tie_loss_leaves_missing_trials_out():
     assert win_tie_loss(scores)[1].sum() == 1  # the second data set has one common trial only
     constant = np.stack([np.full((1, 5), 0.7), np.full((1, 5), 0.6)], axis=1)
     np.testing.assert_array_equal(win_tie_loss(constant)[1], [1, 0, 0])
-
-
-def test_groups_of_the_diagram():
-    nemenyi = CriticalDifferenceDisplay([1.0, 2.0, 3.2, 3.4], list("abcd"), 1.1)
-    assert nemenyi.groups() == [[0, 1], [2, 3]]
-    chain = CriticalDifferenceDisplay([1.0, 2.0, 3.0], list("abc"), 1.0)
-    assert chain.groups() == [[0, 1], [1, 2]]
-    dunn = CriticalDifferenceDisplay([1.0, 2.0, 3.2, 3.4], list("abcd"), 1.1, control=0)
-    assert dunn.groups() == [[0, 1]]
-    last = CriticalDifferenceDisplay([1.0, 2.0, 3.2, 3.4], list("abcd"), 1.1, control=-1)
-    assert last.control == 3
-
-
-@pytest.mark.parametrize("control", [None, 7])
-def test_diagram_names_every_method(control):
-    names = ["CC", "RC", "LWS", "CAVL", "SCARCE", "PL-CGR", "DPCLS", "CleanSE"]
-    display = CriticalDifferenceDisplay.from_ranks(PAPER_RANKS, 25, names, control=control).plot()
-    texts = " ".join(text.get_text() for text in display.ax_.texts)
-    for name in names:
-        assert name in texts
-    assert "CD = " in texts
-    display.figure_.clear()
-
-
-def test_diagram_from_scores_carries_the_note(rng):
-    display = CriticalDifferenceDisplay.from_scores(rng.uniform(size=(3, 6)), list("abcdef"))
-    assert "Too few data sets" in display.note
-    assert any("Too few data sets" in text.get_text() for text in display.ax_.texts)
-    display.figure_.clear()
+    np.testing.assert_array_equal(win_tie_loss(constant[:, [0, 0]])[1], [0, 1, 0])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rank_methods([0.1, 0.2]), "a row per data set"),
-        (lambda: rank_methods([[0.1, np.nan]]), "row 0, column 1 is NaN"),
-        (lambda: rank_methods([[0.1, 0.2]], missing="x"), "missing is 'x'"),
-        (lambda: friedman_from_ranks([1.0, 1.0, 1.0], 10), "always sum to 6"),
-        (lambda: friedman_test([[0.1, 0.2]]), "at least two data sets"),
-        (lambda: critical_difference(1, 5), "n_methods=1"),
-        (lambda: critical_difference(3, 5, test="t"), "test is 't'"),
-        (lambda: win_tie_loss([[0.1, 0.2]]), "methods × trials"),
-        (lambda: win_tie_loss(np.zeros((1, 2, 3)), test_share=2), "test_share is 2"),
-        (lambda: CriticalDifferenceDisplay([1, 2], ["a"], 1.0), "1 names for 2"),
-        (lambda: CriticalDifferenceDisplay([1, 2], ["a", "b"], 1.0, control=2), "control is 2"),
-        (lambda: wilcoxon_holm([[0.1, 0.2]] * 3, 2), "control is 2; expected .* 0 to 1"),
-        (lambda: wilcoxon_holm([[0.1, np.nan]]), "row 0, column 1 is NaN.*leave the row out$"),
-        (lambda: win_tie_loss(np.zeros((1, 2, 3)), -3), "control is -3"),
-        (lambda: critical_difference(3, 5, alpha=2), "alpha is 2"),
-        (lambda: friedman_test([[0.1, 0.2]] * 3, alpha=0), "alpha is 0"),
-        (lambda: friedman_from_ranks([3, 3, 0], 9), "sum to 0, but cannot sum to less than 1"),
-        (lambda: friedman_from_ranks([1, 4, 1], 9), "sum to 2, but cannot sum to less than 3"),
-        (lambda: friedman_from_ranks([1, np.nan, 3], 9), "sum to nan"),
-        (lambda: holm([[0.1, 0.2], [0.3, 0.4]]), r"p_values has shape \(2, 2\); .* np.ravel"),
-        (lambda: holm(0.1), r"p_values has shape \(\)"),
-        (lambda: holm([0.1, 7]), r"p_values\[1\] is 7; expected a probability"),
-        (lambda: friedman_from_ranks([[1, 2]], 9), r"average_ranks has shape \(1, 2\)"),
-        (lambda: wilcoxon_holm([[0.1, 0.2]] * 3, "a"), "control is 'a'"),
-        (lambda: wilcoxon_holm([[0.1, 0.2]] * 3, 0.5), "control is 0.5"),
-        (lambda: friedman_test([[0.1, 0.2]] * 3, alpha="5%"), "alpha is '5%'"),
-        (
-            lambda: CriticalDifferenceDisplay.from_ranks([3, 3, 0], 9, list("abc")),
-            "ranks begin at 1",
-        ),
+        (lambda: rank_methods([0.1, 0.2]), r"data sets × methods, got shape \(2,\)"),
+        (lambda: rank_methods([[0.1, np.nan]]), "got nan in row 0, column 1. Leave the row out"),
+        (lambda: rank_methods([[0.1, 0.2]], missing="x"), "`missing` must be .* got 'x'"),
+        (lambda: friedman_from_ranks([1.0, 1.0, 1.0], 10), "must average ranks 1 to 3"),
+        (lambda: friedman_from_ranks([3, 3, 0], 9), "must average ranks 1 to 3"),
+        (lambda: friedman_from_ranks([1, 4, 1], 9), "must average ranks 1 to 3"),
+        (lambda: friedman_from_ranks([[1, 2]], 9), "must average ranks"),
+        (lambda: friedman_test([[0.1, 0.2, 0.3]]), "at least two data sets, got 1"),
+        (lambda: friedman_test([[0.1, 0.2]] * 3), "at least three columns, got 2"),
+        (lambda: friedman_test([[0.1, 0.2, 0.3]] * 3, alpha=0), "`alpha` must lie .* got 0"),
+        (lambda: critical_difference(1, 5), "`n_methods` must be at least 2, got 1"),
+        (lambda: critical_difference(3, 5, test="t"), "`test` must be one of .* got 't'"),
+        (lambda: critical_difference(3, 5, alpha=2), "`alpha` must lie .* got 2"),
+        (lambda: win_tie_loss([[0.1, 0.2]]), r"three dimensions, got shape \(1, 2\)"),
+        (lambda: corrected_interval([1, 2], 2), "`test_fraction` must lie .* got 2"),
+        (lambda: corrected_interval([1, 2], confidence=95), "`confidence` must lie .* got 95"),
+        (lambda: corrected_interval([1]), "at least two finite numbers"),
+        (lambda: corrected_interval([1, np.nan]), "at least two finite numbers"),
+        (lambda: corrected_interval([[1, 2]]), "at least two finite numbers"),
+        (lambda: holm([[0.1, 0.2], [0.3, 0.4]]), "`p_values` must be 1-D"),
+        (lambda: holm([0.1, 7]), "between 0 and 1"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_bad_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()

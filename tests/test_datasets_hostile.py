@@ -1,4 +1,4 @@
-"""Hostile MATLAB files: refused by a ValueError, in bounded time and memory."""
+"""Hostile MATLAB files raise ValueError, in bounded time and memory."""
 
 import struct
 import subprocess
@@ -20,7 +20,7 @@ MEASURE = """if True:
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     before, start = peak(), time.process_time()
     try:
-        read_mat(sys.argv[1])
+        read_mat(sys.argv[1], max_bytes=2**26)
     except ValueError as error:
         print(peak() - before, time.process_time() - start, error)
 """
@@ -80,20 +80,9 @@ def long_chunk(path):
         data.id.write_direct_chunk((0,), zlib.compress(bytes(500_000_000), 9))
 
 
-def many_filters(path):
-    with h5py.File(path, "w", libver="earliest") as file:
-        file.create_dataset("data", (1024,), "i4", chunks=(1024,), scaleoffset=0)
-
-
 def newest_format(path):
     with h5py.File(path, "w", libver="latest") as file:
         file["data"] = np.ones((2, 2))
-
-
-def large_attribute(path):
-    with h5py.File(path, "w", libver="earliest") as file:
-        file["data"] = np.ones((2, 2))
-        file["data"].attrs["MATLAB_class"] = np.zeros(4000)
 
 
 def deflated_bytes(path):
@@ -105,15 +94,6 @@ def deflated_bytes(path):
 def many_cells(path):
     empty = struct.pack("<II", 14, 0) * 1_000_000
     path.write_bytes(deflated(matrix(1, (1, 1_000_000), b"tr", empty)))
-
-
-def many_fields(path):
-    names = tag(1, b"a" * 40_000_000)
-    path.write_bytes(deflated(matrix(2, (1, 1), b"s", tag(5, b"\1\0\0\0"), names)))
-
-
-def many_dimensions(path):
-    path.write_bytes(deflated(matrix(6, [2] * 1_000_000, b"data", tag(2, b"\1"))))
 
 
 def long_name(path):
@@ -135,27 +115,44 @@ def many_rows(path):
     path.write_bytes(HEADER + matrix(5, (2**31 - 1, 1), b"data", *parts))
 
 
+def circular_heap(path):
+    """A list of free blocks that runs in a circle, which HDF5 follows until memory is full."""
+    save_v73(path, {"data": np.eye(2), "labels": np.eye(2)})
+    raw = bytearray(path.read_bytes())
+    free, start = struct.unpack_from("<QQ", raw, raw.index(b"HEAP") + 16)
+    raw[512 + start + free : 520 + start + free] = struct.pack("<Q", free)
+    path.write_bytes(bytes(raw))
+
+
+def nested_cells(path):
+    """Cells nested 50,000 deep, on which scipy's reader overflows the stack."""
+    head = tag(6, np.array([1, 0], "<u4").tobytes()) + tag(5, np.ones(2, "<i4").tobytes())
+    head += tag(1, b"")
+    sizes = [(len(head) + 8) * depth + len(head) for depth in range(50_000)]
+    heads = [np.array([14, size], "<u4").tobytes() + head for size in reversed(sizes)]
+    path.write_bytes(HEADER + b"".join(heads))
+
+
 BOMBS = {
     driver_block: "names a file driver",
     cells_of_cells: "more than 20000 variables, cells and fields",
     fill_values: "'/partial_target' declares 1600000000 bytes",
     small_chunks: "'/data' declares .*max_bytes",
     long_chunk: "a chunk that unpacks to more than it declares",
-    many_filters: "packed by the HDF5 filters",
     newest_format: "header is of version 3",
-    large_attribute: "attribute MATLAB_class",
-    deflated_bytes: "declares 480000000 bytes.*larger max_bytes",
+    deflated_bytes: "declares 480000000 bytes.*larger `max_bytes`",
     many_cells: "more than 20000 variables, cells and fields",
-    many_fields: "list of fields",
-    many_dimensions: "1000000 dimensions",
     long_name: "name of 10000000 bytes",
-    wide_labels: "dense matrix of candidates",
+    wide_labels: "dense matrix of partial_target",
+    circular_heap: "free blocks of an HDF5 heap form a circle",
+    nested_cells: "nested more than 4 deep",
     many_rows: "2147483647 rows",
 }
 
 
+@pytest.mark.slow  # each in a process of its own
 @pytest.mark.parametrize("make", BOMBS, ids=lambda make: make.__name__)
-def test_bombs_are_refused_in_bounded_time_and_memory(tmp_path, make):
+def test_bombs_raise_in_bounded_time_and_memory(tmp_path, make):
     path = tmp_path / "a.mat"
     make(path)
     run = subprocess.run(
@@ -169,41 +166,30 @@ def test_bombs_are_refused_in_bounded_time_and_memory(tmp_path, make):
         raise ValueError(message)
 
 
-def test_a_file_that_is_trusted_may_take_more(tmp_path):
+def test_the_content_is_bounded_before_it_is_allocated(tmp_path):
+    """By default at 2 GiB: a compressed file of 700 kB that declares 2.4 GB raises at once."""
     path = tmp_path / "a.mat"
-    labels = tag(2, b"\1" * 2_000_000)
-    data = tag(2, b"\1" * 10_000_000)
-    path.write_bytes(
-        deflated(
-            matrix(6, (1_000_000, 10), b"data", data),
-            matrix(9, (1_000_000, 2), b"partial_target", labels),
-        )
-    )
-    with pytest.raises(ValueError, match="67108864 bytes allowed; if you trust the file"):
+    labels = matrix(9, (1_000_000, 2), b"partial_target", tag(2, b"\1" * 2_000_000))
+    data = matrix(6, (1_000_000, 10), b"data", tag(2, b"\1" * 10_000_000))
+    path.write_bytes(deflated(data, labels))
+    assert read_mat(path).data.shape == (1_000_000, 10)
+    with pytest.raises(ValueError, match=r"max_bytes=67108864\. If you trust the file"):
+        read_mat(path, max_bytes=2**26)
+    with open(path, "wb") as file:
+        file.write(deflated(tag(14, b"")[:4] + struct.pack("<I", 2_400_000_000)))
+    with pytest.raises(ValueError, match=r"declares 2400000000 bytes.*max_bytes=2147483648"):
         read_mat(path)
-    assert read_mat(path, max_bytes=2**28).data.shape == (1_000_000, 10)
-    for wrong in (0, 1.5, "1 GB"):
-        with pytest.raises(ValueError, match=r"max_bytes is .*; expected a positive integer"):
+    for wrong in (0, 1.5, "1 GB", None):
+        with pytest.raises(ValueError, match="`max_bytes` must be a positive integer, got"):
             read_mat(path, max_bytes=wrong)
 
 
-@pytest.mark.parametrize("n_parts", range(3))
-def test_a_sparse_variable_with_missing_parts_is_refused(tmp_path, n_parts):
-    parts = [tag(5, bytes(4)), tag(5, struct.pack("<ii", 0, 1)), tag(2, b"\1")][:n_parts]
-    (tmp_path / "a.mat").write_bytes(HEADER + matrix(5, (1, 1), b"data", *parts))
-    with pytest.raises(ValueError, match="ends before its content"):
+@pytest.mark.parametrize("pointers", [[0, 5, 0], [0, -1, -1]])
+def test_column_pointers_must_ascend(tmp_path, pointers):
+    parts = tag(5, b""), tag(5, struct.pack("<iii", *pointers)), tag(9, b"")
+    (tmp_path / "a.mat").write_bytes(HEADER + matrix(5, (3, 2), b"data", *parts))
+    with pytest.raises(ValueError, match="must ascend from 0"):
         read_mat(tmp_path / "a.mat")
-
-
-def test_sizes_stored_as_fractions_are_refused(tmp_path):
-    width = tag(9, struct.pack("<d", 4.0))
-    for variable in (
-        matrix(2, (1, 1), b"s", width, tag(1, b"data")),
-        matrix(5, (1, 1), b"data", tag(9, bytes(8)), tag(5, bytes(8)), tag(2, b"\1")),
-    ):
-        (tmp_path / "a.mat").write_bytes(HEADER + variable)
-        with pytest.raises(ValueError, match="fractional"):
-            read_mat(tmp_path / "a.mat")
 
 
 @pytest.mark.parametrize("name", ["a v7.3 file", "a sparse group"])
@@ -246,21 +232,5 @@ def test_labels_are_not_rounded_to_the_declared_type(tmp_path):
     for kind in (9, 9 | 0x200, 6 | 0x200):  # uint8; logical
         labels = matrix(kind, (3, 2), b"partial_target", stored)
         (tmp_path / "a.mat").write_bytes(HEADER + data + labels)
-        with pytest.raises(ValueError, match=r"row 1, column 1 .* is 1\.5"):
+        with pytest.raises(ValueError, match=r"got 1\.5 in row 1, column 1"):
             read_mat(tmp_path / "a.mat")
-
-
-def test_cells_nested_too_deep_do_not_end_the_process(tmp_path):
-    """scipy's reader overflows the stack on this file, which ends Python."""
-    head = tag(6, np.array([1, 0], "<u4").tobytes()) + tag(5, np.ones(2, "<i4").tobytes())
-    head += tag(1, b"")
-    heads, size = [], 0
-    for _ in range(50_000):
-        heads.append(np.array([14, len(head) + size], "<u4").tobytes() + head)
-        size += 8 + len(head)
-    path = tmp_path / "deep.mat"
-    path.write_bytes(HEADER + b"".join(reversed(heads)))
-    code = f"from sklearn_cleanse.datasets._mat import read_mat; read_mat({str(path)!r})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "nested more than" in run.stderr
-    assert run.returncode == 1

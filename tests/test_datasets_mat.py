@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import zlib
 from pathlib import Path
 
 import h5py
@@ -10,16 +9,14 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from sklearn.model_selection import KFold, cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.model_selection import KFold
 
 from sklearn_cleanse.datasets import read_mat
 
 N, D, M = 12, 3, 5
 
 
-@pytest.fixture(scope="module")
-def toy():
+def make_toy():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D)).round(3)
     y = rng.integers(0, M - 1, N)  # the last class is never true, the next to last hardly ever
@@ -27,6 +24,9 @@ def toy():
     S = np.maximum(Y, rng.random((N, M)) < 0.3)
     S[:, M - 1] = 0  # and never a candidate
     return X, S, Y, y
+
+
+toy = pytest.fixture(make_toy)
 
 
 def cells(values, column=False):
@@ -171,13 +171,6 @@ def test_every_layout_in_every_form_holds_the_same_data(tmp_path, toy, name, for
         np.testing.assert_array_equal(test, test_)
 
 
-def test_stored_folds_are_a_cv_for_scikit_learn(tmp_path, toy):
-    X, S, Y, _ = toy
-    bunch = read_mat(save(tmp_path / "a.mat", layouts(X, S, Y)["five-fold"]))
-    scores = cross_val_score(KNeighborsClassifier(1), bunch.data, bunch.target, cv=bunch.cv)
-    assert scores.shape == (3,)
-
-
 def test_outputs_on_request(tmp_path, toy):
     X, S, Y, y = toy
     path = save(tmp_path / "a.mat", layouts(X, S, Y)["palm"])
@@ -189,16 +182,8 @@ def test_outputs_on_request(tmp_path, toy):
     assert framed.candidates.columns.tolist() == list(range(M))  # the labels that target holds
     assert framed.target.tolist() == y.tolist()
     assert read_mat(path).frame is None
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="`sparse_output` must be False"):
         read_mat(path, as_frame=True, sparse_output=True)
-
-
-def test_uint8_features_come_back_as_float(tmp_path, toy):
-    _, S, Y, _ = toy
-    X = np.arange(N * D, dtype=np.uint8).reshape(N, D)
-    bunch = read_mat(save(tmp_path / "a.mat", layouts(X, S, Y)["palm"]))
-    assert bunch.data.dtype == float
-    np.testing.assert_array_equal(bunch.data, X)
 
 
 def test_truth_is_optional(tmp_path, toy):
@@ -215,7 +200,7 @@ def test_as_many_classes_as_samples_must_be_told_apart_by_the_caller(tmp_path):
         read_mat(path)
     np.testing.assert_array_equal(read_mat(path, class_axis=1).candidates, S)
     np.testing.assert_array_equal(read_mat(path, class_axis=0).candidates, S.T)
-    with pytest.raises(ValueError, match="class_axis is 2"):
+    with pytest.raises(ValueError, match="`class_axis` must be 0, 1 or None, got 2"):
         read_mat(path, class_axis=2)
 
 
@@ -239,32 +224,29 @@ def damage(toy):
     none[5] = 0
     half[6, 0] = 0.5
     empty[7] = 0
-    ones = [np.array([[1]])]
+    ones, zero = [np.array([[1]])], [np.array([[0, 1]])]
     return {
         "wrong variables": ({"bar": S, "foo": X}, r"bar 12×5, foo 12×3.*Known: PALM: data"),
         "no variables": ({}, "no variables"),
-        "text as data": ({**palm, "data": "hello"}, "data is not a matrix"),
+        "text as data": ({**palm, "data": "hello"}, "data must be .*, is not a matrix"),
         "cells as labels": ({**palm, "partial_target": cells(ones)}, r"cell\(1\)"),
         "cube as data": ({**palm, "data": np.ones((2, 3, 4))}, "2×3×4"),
         "empty data": ({**palm, "data": np.empty((0, 3))}, "empty"),
         "complex data": ({**palm, "data": X + 1j}, "complex"),
         "wrong shapes": ({**palm, "data": X[:7]}, "no common number of samples"),
-        "shapes differ": ({**palm, "target": Y.T[:3]}, "5×12 but target is 3×12"),
-        "truth outside": ({**palm, "partial_target": out.T}, "row 3: the true label"),
-        "two truths": ({**palm, "target": two.T}, "row 4 has 2 true labels"),
-        "no truth": ({**palm, "target": none.T}, "row 5 has 0 true labels"),
-        "truth of 2": ({**palm, "target": 2 * Y.T}, "row 0 of target holds 2"),
-        "half a label": ({**palm, "partial_target": half.T}, "row 6, column 0 .* is 0.5"),
-        "no candidate": ({"data": X, "partial_target": empty.T}, "row 7 has no candidate"),
+        "shapes differ": ({**palm, "target": Y.T[:3]}, "5×12, but target is 3×12"),
+        "truth outside": ({**palm, "partial_target": out.T}, r"a candidate, got \d in row 3 "),
+        "two truths": ({**palm, "target": two.T}, "one true label per sample, got 2 in row 4 "),
+        "no truth": ({**palm, "target": none.T}, "one true label per sample, got 0 in row 5 "),
+        "truth of 2": ({**palm, "target": 2 * Y.T}, r"target .* 0 and 1, got 2\.0 in row 0"),
+        "half a label": ({**palm, "partial_target": half.T}, r"got 0\.5 in row 6, column 0"),
+        "no candidate": ({**palm, "partial_target": empty.T}, "a candidate, got none in row 7"),
         "row 0 in a fold": (
-            {**palm, "tr": cells([np.arange(6)[None, :]]), "te": cells(ones)},
-            "tr, fold 0, holds 0; expected row numbers from 1 to 12",
+            {**palm, "tr": cells(ones), "te": cells(zero)},
+            "te .* got 0 in fold 0",
         ),
-        "fold in itself": (
-            {**palm, "tr": cells([np.array([[1, 2]])]), "te": cells(ones)},
-            "fold 0 has row 0 in both",
-        ),
-        "folds differ": ({**palm, "tr": cells(ones * 2), "te": cells(ones)}, "2 folds but te 1"),
+        "fold in itself": ({**palm, "tr": cells(ones), "te": cells(ones)}, "fold 0 has row 0 in"),
+        "folds differ": ({**palm, "tr": cells(ones * 2), "te": cells(ones)}, "2 folds, but te 1"),
     }
 
 
@@ -273,12 +255,12 @@ DAMAGE_NAMES = list(damage((np.ones((N, D)), np.ones((N, M)), np.ones((N, M)), n
 
 @pytest.mark.parametrize("level", ["5", "7.3"])
 @pytest.mark.parametrize("name", DAMAGE_NAMES)
-def test_wrong_content_is_refused_by_name(tmp_path, toy, name, level):
+def test_wrong_content_raises_and_names_the_place(tmp_path, toy, name, level):
     variables, message = damage(toy)[name]
     if level == "7.3":
         variables = {k: np.array(list(v.encode())) if isinstance(v, str) else v
                      for k, v in variables.items()}  # fmt: skip
-        message = {"text as data": "data is 5", "complex data": "not a matrix"}.get(name, message)
+        message = {"text as data": "data must", "complex data": "not a matrix"}.get(name, message)
     with pytest.raises(ValueError, match=message) as caught:
         read_mat(save(tmp_path / "a.mat", variables, level))
     assert str(tmp_path / "a.mat") in str(caught.value)
@@ -301,11 +283,9 @@ IMPOSTORS = {
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
     "gzip": (b"\x1f\x8b" + bytes(200), "gzip"),
     "zip": (b"PK\3\4" + bytes(200), "zip"),
-    "empty": (b"", "no MATLAB file"),
-    "zeros": (bytes(1000), "no MATLAB file"),
-    "text": (b"hello world " * 100, "no MATLAB file"),
+    "empty": (b"", "not a MATLAB file"),
     "header only": (b"MATLAB 5.0".ljust(124) + b"\0\1IM", "no variables"),
-    "HDF5 header only": (b"\x89HDF\r\n\x1a\n" + bytes(300), "cannot read"),
+    "HDF5 header only": (b"\x89HDF\r\n\x1a\n" + bytes(300), "Cannot read"),
 }
 
 
@@ -319,19 +299,23 @@ def test_impostors_are_named_and_nothing_is_executed(tmp_path, monkeypatch, name
     assert os.listdir() == ["a.mat"]
 
 
-def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        read_mat(tmp_path / "nowhere.mat")
+# Shape, classes: Soccer Player and Yahoo! News. Labels have two candidates a row.
+LARGE = {"soccer": (17472, 279, 171), "yahoo": (22991, 163, 219)}
 
 
-def test_a_compressed_variable_must_match_its_checksum(tmp_path, toy):
-    X, S, Y, _ = toy
-    path = save(tmp_path / "a.mat", layouts(X, S, Y)["palm"], "5, compressed")
-    raw = bytearray(path.read_bytes())
-    size = int.from_bytes(raw[132:136], "little")
-    raw[136 + size - 1] ^= 1  # the last byte of the first variable's Adler-32
-    with pytest.raises(zlib.error):
-        zlib.decompress(bytes(raw[136 : 136 + size]))
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match="damaged"):
-        read_mat(path)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("form", ["float", "sparse labels"])
+@pytest.mark.parametrize("level", ["5", "5, compressed"])
+def test_files_of_the_size_of_the_largest_sets_are_read_by_default(tmp_path, name, form, level):
+    n, d, m = LARGE[name]
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, d)).round(2), rng.integers(0, m, n)
+    Y = np.eye(m)[y]
+    S = np.maximum(Y, np.eye(m)[(y + 1) % m])
+    change = FORMS[form] if form == "sparse labels" else (lambda v: v)
+    variables = {"data": X, "partial_target": change(S.T), "target": change(Y.T)}
+    bunch = read_mat(save(tmp_path / "a.mat", variables, level))
+    np.testing.assert_array_equal(bunch.data, X)
+    np.testing.assert_array_equal(bunch.candidates, S)
+    np.testing.assert_array_equal(bunch.target, y)

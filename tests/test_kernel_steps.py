@@ -1,22 +1,19 @@
 """The steps of PL-CGR and DPCLS, each against its definition."""
 
-import warnings
 from itertools import islice
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import KernelCenterer
-from test_kernel import make_problem, random_candidates
+from test_kernel import BOTH, make_problem, random_candidates
 
 from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier, _dissimilarity
 from sklearn_cleanse.kernel._dissimilarity import (
-    Coupling,
-    Dissimilarity,
     Smoother,
     constrain,
     elimination_order,
@@ -31,8 +28,6 @@ from sklearn_cleanse.kernel._steps import (
     neighbor_laplacian,
     project_simplex,
 )
-
-BOTH = pytest.mark.parametrize("Model", [PLCGRClassifier, DPCLSClassifier])
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +73,7 @@ def lagrangian(p, **changed):
     )
 
 
-# --- projection ---------------------------------------------------------------------------------
+# -- projection ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
@@ -96,15 +91,6 @@ def test_projection_satisfies_its_optimality_conditions(scale):
         assert np.ptp(multiplier) <= 1e-12 * max(scale, 1)
         zero = candidates[i] & (proba[i] == 0)
         assert (residual[i][zero] <= multiplier.max() + 1e-12 * max(scale, 1)).all()
-
-
-def test_projection_keeps_points_of_the_simplex_and_ignores_shifts():
-    rng = np.random.default_rng(0)
-    inside = rng.dirichlet(np.ones(5), size=20)
-    np.testing.assert_allclose(project_simplex(inside), inside, atol=1e-15)
-    np.testing.assert_allclose(project_simplex(inside + 3.0), inside, atol=1e-14)
-    single = np.eye(5, dtype=bool)[rng.integers(5, size=20)]
-    np.testing.assert_array_equal(project_simplex(inside, single), single)
 
 
 def test_cost_step_solves_the_quadratic_program():
@@ -127,7 +113,7 @@ def test_cost_step_solves_the_quadratic_program():
         np.testing.assert_allclose(row, program.x, atol=1e-6)
 
 
-# --- kernel ridge -------------------------------------------------------------------------------
+# -- kernel ridge -------------------------------------------------------------------------------
 
 
 def test_exact_ridge_solves_the_published_system():
@@ -149,7 +135,7 @@ def test_nystroem_of_full_rank_equals_exact():
     rng = np.random.default_rng(0)
     X, U = rng.normal(size=(40, 6)), rng.normal(size=(40, 3))
     exact = ExactRidge(X, 0.05, length_scale=1.3)
-    low = NystroemRidge(X, 0.05, 40, np.random.RandomState(0), length_scale=1.3)
+    low = NystroemRidge(X, 0.05, 1.3, 40, np.random.RandomState(0))
     np.testing.assert_allclose(low.fit(U), exact.fit(U), atol=1e-8)
     new = rng.normal(size=(5, 6))
     outputs = [r.feature_map.transform(new) @ r.coef + r.intercept for r in (exact, low)]
@@ -157,13 +143,13 @@ def test_nystroem_of_full_rank_equals_exact():
 
 
 @BOTH
-def test_clean_data_give_plain_kernel_ridge(Model, blobs):
+def test_clean_data_give_plain_kernel_ridge(model, blobs):
     X, _, truth = blobs
-    model = Model(normalize=None, length_scale=2.0).fit(X, truth)
+    model = clone(model).set_params(normalize=None, length_scale=2.0).fit(X, truth)
     onehot = np.eye(4)[truth]
     np.testing.assert_array_equal(model.candidate_proba_, onehot)
     centerer = KernelCenterer().fit(rbf_kernel(X, gamma=1 / 8))
-    plain = KernelRidge(alpha=model.ridge, kernel="precomputed")
+    plain = KernelRidge(alpha=model.alpha, kernel="precomputed")
     plain.fit(centerer.transform(rbf_kernel(X, gamma=1 / 8)), onehot - onehot.mean(axis=0))
     new = X[:20] + 0.3
     expected = plain.predict(centerer.transform(rbf_kernel(new, X, gamma=1 / 8)))
@@ -172,32 +158,22 @@ def test_clean_data_give_plain_kernel_ridge(Model, blobs):
     )
 
 
-@BOTH
-def test_clean_data_give_the_ridge_classifier_on_the_kernel_features(Model, blobs):
-    X, _, truth = blobs
-    model = Model().fit(X, truth)
-    eigenvalues, vectors = np.linalg.eigh(model.feature_map_.transform(model.scaler_.transform(X)))
-    features = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    plain = RidgeClassifier(alpha=model.ridge).fit(features, truth)
-    np.testing.assert_array_equal(model.predict(X), plain.predict(features))
-
-
-# --- PL-CGR: costs and known defects ------------------------------------------------------------
+# -- PL-CGR: costs and known defects ------------------------------------------------------------
 
 
 @pytest.fixture
 def three_classes():
-    """Classes of 40, 10 and 5 samples, so with 4, 1 and 1 centres, and an empty one."""
+    """Classes of 40, 10 and 5 samples, so with 4, 1 and 1 centers, and an empty one."""
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [40, 10, 5])
     X = rng.normal(size=(55, 2)) + 3 * np.eye(3)[labels][:, :2]
     return X, np.eye(4)[labels], labels
 
 
-def test_distances_are_means_over_the_centres_of_the_other_class(three_classes):
+def test_distances_are_means_over_the_centers_of_the_other_class(three_classes):
     X, confidences, labels = three_classes
     distance, missing = class_distances(X, confidences, 0.1, False, 0)
-    # classes 1 and 2 have one centre each, their mean; the defect made all members centres
+    # classes 1 and 2 have one center each, their mean; the defect made all members centers
     for i in range(3):
         for j in {1, 2} - {i}:
             center = X[labels == j].mean(axis=0)
@@ -209,31 +185,15 @@ def test_distances_are_means_over_the_centres_of_the_other_class(three_classes):
     np.testing.assert_array_equal(missing, np.eye(4, dtype=bool)[3] | np.eye(4, dtype=bool)[:, [3]])
 
 
-def test_balance_multiplies_distances_by_the_ratio_of_sizes(three_classes):
-    X, confidences, _ = three_classes
-    plain, _ = class_distances(X, confidences, 0.1, False, 0)
-    balanced, _ = class_distances(X, confidences, 0.1, True, 0)
-    sizes = np.array([40, 10, 5])
-    # 2 between classes 1 and 2; the numbers of centres, rounded up, would make it 1
-    np.testing.assert_allclose(balanced[:3, :3], plain[:3, :3] * sizes / sizes[:, None])
-
-
 @pytest.mark.parametrize("balance", [False, True])
+@pytest.mark.filterwarnings("error")  # a mean of nothing only warns
 def test_a_class_without_members_has_finite_and_idle_costs(three_classes, balance):
     X, confidences, _ = three_classes
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a mean of nothing only warns
-        scale, threshold = class_costs(X, confidences, cluster_ratio=0.1, balance=balance, seed=0)
+    scale, threshold = class_costs(X, confidences, cluster_ratio=0.1, balance=balance, seed=0)
     assert np.isfinite(scale).all()
     assert np.isfinite(threshold).all()
     assert scale[3] == 0
     assert ((threshold > 0) & (threshold < 1)).all()
-
-
-def test_frequent_classes_have_higher_thresholds_when_balanced(three_classes):
-    X, confidences, _ = three_classes
-    _, threshold = class_costs(X, confidences, cluster_ratio=0.1, balance=True, seed=0)
-    assert threshold[0] > threshold[1] > threshold[2]
 
 
 def test_costs_are_those_of_the_definition():
@@ -246,18 +206,6 @@ def test_costs_are_those_of_the_definition():
     E = (1 - D) * (1 - np.eye(3))
     np.testing.assert_allclose(threshold, D.sum(axis=0) / (D.sum(axis=0) + D.sum(axis=1)))
     np.testing.assert_allclose(scale, E.sum(axis=1) / (E.sum(axis=1) + E.sum(axis=0)))
-
-
-def test_equal_confidences_make_members_of_all():
-    confidences = np.array([[0.1, 0.9]] * 3)
-    assert confidences[:, 0].mean() > 0.1  # by rounding
-    assert not class_distances(np.arange(3.0)[:, None], confidences, 0.1, False, 0)[1].any()
-
-
-def test_duplicate_rows_need_no_more_centres_than_there_are():
-    X = np.repeat([[0.0, 1.0], [1.0, 0.0]], 20, axis=0)
-    distance, _ = class_distances(X, np.repeat(np.eye(2), 20, axis=0), 0.5, False, 0)
-    np.testing.assert_allclose(distance, [[0, 2**0.5], [2**0.5, 0]])
 
 
 @pytest.fixture(params=["blobs", "line"])
@@ -286,17 +234,17 @@ def test_plcgr_follows_its_definition(first_outputs):
         P = project_simplex(raised, candidates)
     np.testing.assert_allclose(model.candidate_proba_, P, atol=1e-12)
     ridge.fit(P)
-    np.testing.assert_allclose(model.coef_, ridge.coef, atol=1e-9)
+    outputs = ridge.feature_map.transform(ridge.feature_map.X) @ ridge.coef + ridge.intercept
+    np.testing.assert_allclose(model.decision_function(X), outputs, atol=1e-9)
 
 
-# --- DPCLS: each step ---------------------------------------------------------------------------
+# -- DPCLS: each step ---------------------------------------------------------------------------
 
 
 def move(p, n_steps):
     """Update the confidences."""
     symmetric = (p["A"] + p["A"].T) / 2
-    coupling = Coupling(symmetric, np.zeros_like(p["F"]), symmetric.sum(axis=1).max())
-    return confidence_step(p["F"], p["Q"], coupling, p["candidates"], p["alpha"], n_steps)
+    return confidence_step(p["F"], p["Q"], symmetric, p["candidates"], p["alpha"], n_steps)
 
 
 def smooth(p):
@@ -312,32 +260,14 @@ def bound(p):
     return constrain(p["D"], p["dual"] / p["mu"], push, p["disjoint"])
 
 
-def test_confidence_step_never_increases_the_objective(problem):
-    p, values = problem, [lagrangian(problem)]
-    for _ in range(30):
-        p = p | {"F": move(p, 1)}
-        values.append(lagrangian(p))
-        assert (p["F"][~p["candidates"]] == 0).all()
-    assert (np.diff(values) <= 1e-12).all()
-    assert values[-1] < values[0]
-
-
 def test_steps_on_the_confidences_add_up(problem):
-    """Only samples that moved renew the pull on the others; nobody's is forgotten."""
+    """Only samples that moved renew the pull on the others; no pull is forgotten."""
     first = p = problem | {"Q": 5 * problem["Q"]}
     for _ in range(8):
         previous, p = p, p | {"F": move(p, 1)}
     np.testing.assert_allclose(move(first, 8), p["F"], atol=1e-12)
     moving = (previous["F"] != p["F"]).any(axis=1)
     assert 0 < moving.sum() < 10  # most of the 30 have come to rest
-
-
-@pytest.mark.parametrize("alpha", [0.02, 10.0])
-def test_confidence_step_descends_even_where_it_is_not_convex(problem, alpha):
-    p = problem | {"alpha": alpha}
-    lowest = np.linalg.eigvalsh((p["A"] + p["A"].T) / 2)[0]
-    assert (1 + alpha * lowest < 0) == (alpha == 10.0)
-    assert lagrangian(p, F=move(p, 50)) < lagrangian(p)
 
 
 def test_confidence_step_finds_the_minimum_of_the_whole_objective(problem):
@@ -360,14 +290,6 @@ def test_confidence_step_finds_the_minimum_of_the_whole_objective(problem):
     defective = exact - p["alpha"] / 2 * (p["A"] + p["A"].T) @ F
     moved = project_simplex(F - 0.1 * defective, p["candidates"])
     assert np.abs(moved - F).max() > 1e-3
-
-
-def test_the_smooth_copy_minimises_the_objective(problem):
-    p = problem
-    D = smooth(p)
-    gradient = 2 * p["beta"] * D @ p["L"] + p["dual"] + p["mu"] * (D - p["A"])
-    np.testing.assert_allclose(gradient, 0, atol=1e-10)
-    assert lagrangian(p, D=D) <= lagrangian(p)
 
 
 def test_the_bounded_copy_minimises_the_objective(problem):
@@ -400,28 +322,12 @@ def test_all_steps_together_never_increase_the_objective_at_a_fixed_dual(problem
     assert (np.diff(values)[3::4] < 0).all()  # of the ridge
 
 
-# --- DPCLS: how they are computed ---------------------------------------------------------------
+# -- DPCLS: how they are computed ---------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def graph():
     return neighbor_laplacian(np.random.default_rng(0).normal(size=(400, 4)), 6)
-
-
-def test_the_laplacian_is_one(graph):
-    L = graph.toarray()
-    np.testing.assert_array_equal(L, L.T)
-    np.testing.assert_allclose(L.sum(axis=1), 0, atol=1e-12)
-    assert (L[~np.eye(400, dtype=bool)] <= 0).all()
-
-
-def test_samples_that_leave_together_are_no_neighbours(graph):
-    order, sizes = elimination_order(graph)
-    np.testing.assert_array_equal(np.sort(order), np.arange(400))
-    assert sizes[0] >= _dissimilarity.MIN_ELIMINATED
-    first = order[: sizes[0]]
-    assert graph[first][:, first].nnz == sizes[0]  # the diagonal
-    assert elimination_order(sp.csr_array((5, 5)))[1] == []  # nobody must be left over
 
 
 @pytest.mark.parametrize("way", ["elimination", "iteration"])
@@ -481,16 +387,15 @@ def plain_dpcls(X, candidates, alpha=0.01, beta=0.001, mu=1e-4):
 @pytest.mark.parametrize("width", [37, 248])
 @pytest.mark.parametrize("speed", [0, 12, np.inf])
 def test_dpcls_follows_its_definition(blobs, width, speed, monkeypatch):
-    """Blocks, shared rows, elimination and iteration change the time it takes and nothing else."""
+    """Blocks, elimination and iteration change the time it takes and nothing else."""
     for name, value in {
-        "BLOCK_ROWS": width,
+        "BLOCK_COLUMNS": width,
         "DENSE_SPEED": speed,
         "MIN_ELIMINATED": 5,
         "STRIP_VALUES": 999,
     }.items():
         monkeypatch.setattr(_dissimilarity, name, value)
     X, candidates, _ = blobs
-    assert 10 < (candidates.sum(axis=1) == 1).sum() < 100  # clean samples share rows
     model = DPCLSClassifier(max_iter=70, tol=0).fit(X, candidates)
     plain = plain_dpcls(model.scaler_.transform(X), candidates)
     F, _, _, Q = next(islice(plain, 69, None))
@@ -498,37 +403,8 @@ def test_dpcls_follows_its_definition(blobs, width, speed, monkeypatch):
     np.testing.assert_allclose(model.decision_function(X), Q, atol=1e-8)  # before the last F
 
 
-def test_dissimilarity_follows_its_definition(blobs):
-    X, candidates, _ = blobs
-    state = Dissimilarity(
-        candidates,
-        Smoother(neighbor_laplacian(X, 10), []),
-        weight=0.01,
-        smoothness=0.001,
-        penalty=1e-4,
-        growth=1.1,
-    )
-    for F, A, gap, _ in islice(plain_dpcls(X, candidates), 40):  # noqa: B007
-        assert state.update(F) == pytest.approx(gap, abs=1e-7)
-    matrix, pull, curvature = state.couple(F)
-    among = np.ix_(state.partial, state.partial)
-    symmetric = (A + A.T) / 2
-    assert ((A > 0) & (A < 1)).mean() > 0.05  # neither trivial nor settled
-    np.testing.assert_allclose(matrix, symmetric[among], atol=1e-7)
-    np.testing.assert_allclose(
-        (symmetric @ F)[state.partial], matrix @ F[state.partial] + pull, atol=1e-5
-    )
-    assert curvature == pytest.approx(symmetric.sum(axis=1).max())
-
-
 def test_dpcls_stops_when_its_copies_agree(blobs):
-    X, candidates, _ = blobs
+    X, candidates, truth = blobs
     done = DPCLSClassifier().fit(X, candidates)
     assert 50 < done.n_iter_ < 800
-    assert DPCLSClassifier(max_iter=7).fit(X, candidates).n_iter_ == 7
-    assert DPCLSClassifier(tol=1e-3).fit(X, candidates).n_iter_ < done.n_iter_
-
-
-def test_dpcls_has_nothing_to_do_on_clean_data(blobs):
-    X, _, truth = blobs
     assert DPCLSClassifier().fit(X, truth).n_iter_ == 1

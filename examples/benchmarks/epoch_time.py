@@ -1,33 +1,40 @@
-"""Seconds per epoch of CleanSE beside plain networks: one run, one thread, side by side.
+"""Seconds per epoch, and to predict, beside plain networks: one run, one thread, side by side.
 
-The shape is BirdSong's: 5000 rows, 38 features, 13 classes, about two candidates each; two hidden
-layers of 256, batches of 64. Rounds of all methods alternate, and the median
-round counts, so that what else the machine does falls on all alike. Seconds are those that the
-process had the processor: on one thread of an idle machine the same as on the clock, on a busy one
-nearer to it.
+    python examples/benchmarks/epoch_time.py --out lines.jsonl
+
+Prints a line for each method: seconds per epoch, their ratio to scikit-learn's MLPClassifier,
+milliseconds to predict one row and seconds to predict many. The shape is BirdSong's: 5000 rows, 38
+features, 13 classes, about two candidates each; two hidden layers of 256, batches of 64. Rounds of
+all methods alternate, and the median counts, so that what else the machine does falls on all alike.
+Seconds are processor time: on one thread of an idle machine the same as on the clock.
 """
 
-import argparse
 import time
+from itertools import pairwise
 
 import numpy as np
 import torch
+from protocol import make_parser, report, use_one_thread
 from sklearn.neural_network import MLPClassifier
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
-from threadpoolctl import threadpool_limits
 
-from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, NeighborVoter, PartialLabelClassifier
 from sklearn_cleanse.datasets import make_partial_classification
 
 NETWORK = {"hidden_layer_sizes": (256, 256), "batch_size": 64}
-
-
-def make(n_samples, n_features, n_classes):
-    X, S, y = make_partial_classification(
-        n_samples, n_features, n_classes, kind="flip", flip_proba=1 / n_classes, random_state=0
-    )
-    return X.astype(np.float32), S, y
+ONE = {"n_networks": 1, "scaling": "standard"}
+BASE = "scikit-learn MLPClassifier"
+OURS = {
+    "CC, one network": (PartialLabelClassifier, {"loss": "cc", **ONE}),
+    "RC, one network": (PartialLabelClassifier, {"loss": "rc", **ONE}),
+    "PRODEN, one network": (PartialLabelClassifier, {"loss": "proden", **ONE}),
+    "CleanSE, one network": (CleanSEClassifier, ONE),
+    "CleanSE, defaults": (CleanSEClassifier, {}),
+    "CleanSE, no votes": (CleanSEClassifier, {"voter": None}),
+    "CleanSE, neighbors": (CleanSEClassifier, {"voter": NeighborVoter()}),
+    "CleanSE, no counts": (CleanSEClassifier, {"count_weight": 0}),
+}
 
 
 class Stopwatch(Callback):
@@ -40,85 +47,80 @@ class Stopwatch(Callback):
         self.seconds_ = time.process_time() - self.began_
 
 
-def ours(cls, X, S, epochs, **params):
+def fit_ours(name, X, S, epochs):
+    """Return the seconds per epoch and the model."""
+    cls, params = OURS[name]
     params = {**NETWORK, "max_epochs": epochs, "random_state": 0, **params}
     clf = cls(callbacks=[("watch", Stopwatch())], **params).fit(X, S)
-    return dict(clf.net_.callbacks_)["watch"].seconds_ / epochs
+    return dict(clf.net_.callbacks_)["watch"].seconds_ / epochs, clf
 
 
-def scikit_learn(X, y, epochs):
+def fit_scikit_learn(X, y, epochs):
     clf = MLPClassifier(**NETWORK, max_iter=1, warm_start=True, random_state=0)
-    seconds = []
+    began = time.process_time()
     for _ in range(epochs):
-        began = time.process_time()
         clf.partial_fit(X, y, classes=np.unique(y))
-        seconds.append(time.process_time() - began)
-    return np.mean(seconds)
+    return (time.process_time() - began) / epochs, clf
 
 
-def skorch(X, y, epochs):
-    layers = torch.nn.Sequential(
-        torch.nn.Linear(X.shape[1], 256),
-        torch.nn.ReLU(),
-        torch.nn.Linear(256, 256),
-        torch.nn.ReLU(),
-        torch.nn.Linear(256, int(y.max()) + 1),
-    )
-    watch = Stopwatch()
-    NeuralNetClassifier(
-        layers,
+def fit_skorch(X, y, epochs):
+    sizes = [X.shape[1], *NETWORK["hidden_layer_sizes"], int(y.max()) + 1]
+    layers = [torch.nn.Linear(*pair) for pair in pairwise(sizes)]
+    layers = [part for layer in layers for part in (layer, torch.nn.ReLU())][:-1]
+    clf = NeuralNetClassifier(
+        torch.nn.Sequential(*layers),
         criterion=torch.nn.CrossEntropyLoss,
         optimizer=torch.optim.Adam,
         lr=1e-3,
-        batch_size=64,
+        batch_size=NETWORK["batch_size"],
         max_epochs=epochs,
         train_split=None,
         verbose=0,
         iterator_train__shuffle=True,
-        callbacks=[watch],
+        callbacks=[("watch", Stopwatch())],
     ).fit(X, y.astype(np.int64))
-    return watch.seconds_ / epochs
+    return dict(clf.callbacks_)["watch"].seconds_ / epochs, clf
 
 
-def main(rounds, epochs, n_samples, n_features, n_classes):
-    torch.set_num_threads(1)
-    threadpool_limits(1)
-    X, S, y = make(n_samples, n_features, n_classes)
-    methods = {
-        "scikit-learn MLPClassifier": lambda: scikit_learn(X, y, epochs),
-        "skorch, cross-entropy": lambda: skorch(X, y, epochs),
-        "CC, one network": lambda: ours(PartialLabelClassifier, X, S, epochs, loss="cc", **ONE),
-        "RC, one network": lambda: ours(PartialLabelClassifier, X, S, epochs, loss="rc", **ONE),
-        "PRODEN, one network": lambda: ours(
-            PartialLabelClassifier, X, S, epochs, loss="proden", **ONE
-        ),
-        "CleanSE, one network": lambda: ours(CleanSEClassifier, X, S, epochs, **ONE),
-        "CleanSE, defaults": lambda: ours(CleanSEClassifier, X, S, epochs),
-        "CleanSE, no votes": lambda: ours(CleanSEClassifier, X, S, epochs, temperature=1),
-        "CleanSE, no counts": lambda: ours(CleanSEClassifier, X, S, epochs, count_weight=0),
-    }
-    taken = {name: [] for name in methods}
-    for _ in range(rounds):
-        for name, run in methods.items():
-            taken[name].append(run())
-    base = np.median(taken["scikit-learn MLPClassifier"])
-    print(
-        f"{n_samples} × {n_features}, {n_classes} classes, {S.sum(1).mean():.2f} candidates, ",
-        end="",
+def predicting(clf, X, repeats):
+    began = time.process_time()
+    for _ in range(repeats):
+        clf.predict(X)
+    return (time.process_time() - began) / repeats
+
+
+def compare(rounds, epochs, n_samples, n_features, n_classes, n_predicted):
+    """Yield a row per method."""
+    X, S, y = make_partial_classification(
+        n_samples, n_features, n_classes, flip_proba=1 / n_classes, random_state=0
     )
-    print(f"one thread, median of {rounds} rounds of {epochs} epochs\n")
-    print(f"{'method':<28}{'s/epoch':>9}{'ratio':>8}")
-    for name, seconds in taken.items():
-        print(f"{name:<28}{np.median(seconds):>9.3f}{np.median(seconds) / base:>8.2f}")
+    X = X.astype(np.float32)
+    many = np.resize(X, (n_predicted, n_features))
+    fits = {
+        BASE: lambda: fit_scikit_learn(X, y, epochs),
+        "skorch, cross-entropy": lambda: fit_skorch(X, y, epochs),
+        **{name: lambda name=name: fit_ours(name, X, S, epochs) for name in OURS},
+    }
+    taken = {name: [] for name in fits}
+    for _ in range(rounds):
+        for name, fit in fits.items():
+            seconds, clf = fit()
+            taken[name].append([seconds, predicting(clf, X[:1], 200), predicting(clf, many, 1)])
+    medians = {name: np.median(times, axis=0) for name, times in taken.items()}
+    for name, (seconds, one, all_rows) in medians.items():
+        row = {"method": name, "s/epoch": seconds, "ratio": seconds / medians[BASE][0]}
+        yield row | {"one row, ms": 1e3 * one, f"{n_predicted:,} rows": all_rows}
 
-
-ONE = {"n_members": 1, "scaling": "standard"}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--n-samples", type=int, default=5000)
     parser.add_argument("--n-features", type=int, default=38)
     parser.add_argument("--n-classes", type=int, default=13)
-    main(**vars(parser.parse_args()))
+    parser.add_argument("--n-predicted", type=int, default=10**6)
+    args = vars(parser.parse_args())
+    use_one_thread()
+    out = args.pop("out")
+    report(compare(**args), out)

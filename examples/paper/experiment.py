@@ -2,60 +2,80 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+import subprocess
+import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 from data import load_trial
-from plan import Task, build, code_hash, describe_params, public_name, run_hash
+from plan import GROUPS, Task, build, code_hash, describe_params, run_hash
 from skorch.callbacks import Callback
 from threadpoolctl import threadpool_limits
-from torch.backends.cpu import get_cpu_capability
 
 import sklearn_cleanse
-from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
-from sklearn_cleanse.metrics import approximated_accuracy, covering_rate, disambiguation_accuracy
+from sklearn_cleanse import PartialLabelClassifier
+from sklearn_cleanse.metrics import disambiguation_accuracy
 
 LAST_EPOCHS = 10
+_HERE = Path(__file__).resolve().parent
 
 
 class LastEpochs(Callback):
-    """Predictions of test rows after each of the last epochs. Training goes on as ever.
+    """Predict the test rows after each of the last epochs. Training goes on unchanged.
 
     Parameters
     ----------
     X : ndarray
         Test rows.
-    every : bool
-        Whether to predict after every epoch, as the last one is not known in advance.
     """
 
-    def __init__(self, X, every):
-        self.X, self.every = X, every
+    def __init__(self, X):
+        self.X = X
 
     def on_train_begin(self, net, **kwargs):
-        self.log_proba_ = []
+        self.predicted_ = []
 
-    def on_epoch_end(self, net, **kwargs):
-        if self.every or len(net.history) > net.max_epochs - LAST_EPOCHS:
-            self.log_proba_ = [*self.log_proba_, net.log_proba(self.X)][-LAST_EPOCHS:]
+    def on_epoch_end(self, net, dataset_train=None, **kwargs):
+        if len(net.history) > net.max_epochs - LAST_EPOCHS:
+            parts = (dataset_train.scaler(X).float() for X in torch.from_numpy(self.X).split(1000))
+            logits = torch.cat([net.outputs(part)[0].mean(dim=1) for part in parts])
+            self.predicted_.append(logits.argmax(dim=1).numpy())
 
 
-def run(task: Task, code: str | None = None) -> dict:
-    """Do a task; return its result line. ``code`` is the hash of the sources, if it is known."""
-    line = {name: getattr(task, name) for name in ("group", "dataset", "method", "setting", "seed")}
-    line |= {"run": run_hash(task), "code": code or code_hash()}
-    torch.set_num_threads(task.threads)
-    with threadpool_limits(task.threads):
-        where = {name: getattr(task, name) for name in ("train_size", "data_home", "download")}
-        trial = load_trial(task.dataset, task.seed, **where)
-        line |= _measure(build(task), trial)
+def attempt(task: Task, parent: int | None = None, **options) -> tuple[Task, dict | None, str]:
+    """Do a task in any process; what it raises becomes a text and does not end the others."""
+    if parent not in (None, os.getpid()):
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    try:
+        return task, run(task, **options), ""
+    except (Exception, SystemExit) as error:
+        return task, None, f"{type(error).__name__}: {error}"
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the runner is gone, as its result would be lost."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def run(task: Task, *, threads=1, data_home=None, download=False) -> dict:
+    """Do a task; return its result line."""
+    line = {name: getattr(task, name) for name in Task._fields if name != "params"}
+    torch.set_num_threads(threads)
+    with threadpool_limits(threads):
+        options = {"train_size": task.train_size, "data_home": data_home, "download": download}
+        trial = load_trial(task.dataset, task.seed, **options)
+        line |= {"run": run_hash(task)} | _measure(task, trial)
     sizes = trial.S_train.sum(axis=1)
     return line | {
         "n_train": len(trial.X_train),
@@ -64,101 +84,83 @@ def run(task: Task, code: str | None = None) -> dict:
         "n_classes": trial.S_train.shape[1],
         "mean_candidates": float(sizes.mean()),
         "clean_rate": float((sizes == 1).mean()),
-        "train_size": task.train_size,
-        "threads": task.threads,
+        "command": command_of(task),
+        "commit": commit(),
+        "code": code_hash(),
         "versions": _versions(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "cpu": {"capability": get_cpu_capability(), "model": _cpu_model()},
+        "threads": threads,
+        "cpu": [platform.machine(), torch.backends.cpu.get_cpu_capability(), _cpu_model()],
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _measure(estimator, trial) -> dict:
-    line = {"estimator": public_name(type(estimator)), "params": describe_params(estimator)}
-    ours = isinstance(estimator, PartialLabelClassifier)
-    if ours:
-        watch = LastEpochs(trial.X_test, estimator.early_stopping)
-        estimator.set_params(callbacks=[*(estimator.callbacks or []), watch])
+def _measure(task, trial) -> dict:
+    estimator = build(task)
+    line = {"estimator": type(estimator).__qualname__, "params": describe_params(estimator)}
+    is_network = isinstance(estimator, PartialLabelClassifier)
+    # The schedule of our recipe ends at a rate of zero: there the final model is what counts.
+    is_watched = is_network and GROUPS[task.group].last and task.method != "cleanse"
+    if is_watched:
+        estimator.set_params(callbacks=[("last_epochs", LastEpochs(trial.X_test))])
     with _peak_memory() as peak:
         began = time.perf_counter()
-        try:
-            estimator.fit(trial.X_train, trial.S_train)
-        except MemoryError as error:
-            if "max_memory" not in str(error):
-                raise
-            # an answer, too, and for good: a kernel method refuses data of this size
-            return line | {"refused": str(error)}
+        estimator.fit(trial.X_train, trial.S_train)
         seconds = time.perf_counter() - began
-    if ours:
-        _check_finished(estimator)
-    predicted = estimator.predict(trial.X_test)
-    final = float((predicted == trial.y_test).mean())
-    last = _last_accuracies(estimator, trial) if ours else [final]
-    return line | {
-        "accuracy_mean": float(np.mean(last)),
-        "accuracy_sd": float(np.std(last)),
-        "accuracy_final": final,
-        "accuracy_last": last,
-        "transductive": _transductive(estimator, trial),
-        "covering_rate": covering_rate(trial.S_test, predicted),
-        "approximated_accuracy": _approximated(estimator, trial),
-        "epochs": getattr(estimator, "n_iter_", None) if ours else None,
-        "scaling": getattr(estimator, "scaling_", None) if ours else None,
-        "seconds": round(seconds, 3),
-        "peak_memory_mb": peak["mb"],
-    }
+    if is_network and estimator.n_iter_ < estimator.max_epochs and not estimator.early_stopping:
+        raise RuntimeError(f"training ended after {estimator.n_iter_} epochs")
+    line |= {"accuracy": float((estimator.predict(trial.X_test) == trial.y_test).mean())}
+    if is_watched:
+        last = dict(estimator.net_.callbacks_)["last_epochs"].predicted_
+        found = [float((predicted == trial.y_test).mean()) for predicted in last]
+        line |= {"accuracy_last": float(np.mean(found)), "accuracy_last_sd": float(np.std(found))}
+    if hasattr(estimator, "predict_proba"):
+        line["ece"] = calibration_error(estimator.predict_proba(trial.X_test), trial.y_test)
+    if hasattr(estimator, "candidate_proba_"):
+        proba = estimator.candidate_proba_
+        line["identified"] = disambiguation_accuracy(trial.S_train, proba, trial.y_train)
+    epochs = estimator.n_iter_ if is_network else None
+    return line | {"epochs": epochs, "seconds": round(seconds, 3), "peak_memory_mb": peak["mb"]}
 
 
-def _last_accuracies(estimator, trial) -> list[float]:
-    """Score the model as it was after each of the last epochs, the kernel's say included."""
-    callbacks = [callback for _, callback in estimator.net_.callbacks_]
-    found = next(c for c in callbacks if isinstance(c, LastEpochs)).log_proba_
-    if isinstance(estimator, CleanSEClassifier) and estimator._kernel_share():
-        scores = estimator._kernel.scores(trial.X_test)
-        found = [estimator._blend(log_proba, scores) for log_proba in found]
-    return [float((log_proba.argmax(axis=1) == trial.y_test).mean()) for log_proba in found]
+def calibration_error(proba, y, bins=10) -> float:
+    """Return the expected calibration error of the predicted classes."""
+    top, right = proba.max(axis=1), proba.argmax(axis=1) == y
+    numbers = np.minimum((bins * top).astype(int), bins - 1)
+    return float(np.abs(np.bincount(numbers, top - right)).sum() / len(y))
 
 
-def _check_finished(estimator) -> None:
-    short = estimator.n_iter_ < estimator.max_epochs and not estimator.early_stopping
-    if short or estimator.interrupted_:
-        raise RuntimeError(
-            f"training ended after {estimator.n_iter_} of {estimator.max_epochs} epochs; an "
-            "unfinished run is no result"
-        )
+def command_of(task: Task) -> str:
+    """Return the command that runs a task alone."""
+    options = f"--group {task.group} --dataset {task.dataset} --method {task.method}"
+    return f"python examples/paper/run.py {options} --seeds {task.seed}"
 
 
-def _transductive(estimator, trial):
-    """Share of training rows whose true label was picked out of the candidates, if it can be."""
-    proba = getattr(estimator, "candidate_proba_", None)
-    if proba is None:
-        if not hasattr(estimator, "predict_proba"):
-            return None
-        proba = estimator.predict_proba(trial.X_train)
-    proba = proba.toarray() if hasattr(proba, "toarray") else proba
-    return disambiguation_accuracy(trial.S_train, proba, trial.y_train)
-
-
-def _approximated(estimator, trial):
-    log = isinstance(estimator, PartialLabelClassifier)
-    predict = getattr(estimator, "predict_log_proba" if log else "predict_proba", None)
-    if predict is None:
-        return None
-    return approximated_accuracy(trial.S_test, predict(trial.X_test), log=log)
+@cache
+def commit() -> str | None:
+    """Return the commit of this checkout, with a plus sign if the package has changes."""
+    git = ["git", "-C", str(_HERE)]
+    with suppress(OSError, subprocess.CalledProcessError):
+        options = {"capture_output": True, "text": True, "check": True}
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], **options).stdout.strip()
+        package = str(_HERE.parents[1] / "sklearn_cleanse")
+        status = subprocess.run([*git, "status", "--porcelain", package], **options).stdout
+        return head + "+" * bool(status)
+    return None
 
 
 @contextmanager
 def _peak_memory():
-    """Measure the largest resident size while inside, in MB; None off Linux."""
+    """Measure the largest resident size while inside, in MB; None where /proc is missing."""
     peak, process = {"mb": None}, Path("/proc/self")
     with suppress(OSError):
-        (process / "clear_refs").write_text("5")  # start the mark anew
+        (process / "clear_refs").write_text("5")  # resets the mark
     yield peak
     with suppress(OSError, TypeError):
         mark = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
         peak["mb"] = round(int(mark[1]) / 1024, 1)
 
 
+@cache
 def _cpu_model() -> str | None:
     with suppress(OSError, TypeError):
         return re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())[1]

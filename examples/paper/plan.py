@@ -1,308 +1,298 @@
-"""What is run: the methods, and the groups of experiments as lists of tasks."""
+"""What is run: the methods, and the groups of experiments as lists of tasks, before any of them."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
 import re
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import data
+from data import BALANCES, CONTROLLED, MNISTS, REAL, SOURCES, import_object
 
 import sklearn_cleanse
 
 _NETWORK = "sklearn_cleanse.PartialLabelClassifier"
 _CLEANSE = "sklearn_cleanse.CleanSEClassifier"
-
-DEEP_RIVALS = ("cc", "rc", "proden", "lws", "cavl", "scarce")
-RIVALS = (*DEEP_RIVALS, "pl-cgr", "dpcls")
-CALIBRATED = ("cc", "rc", "proden", "lws", "cavl")
-
-#: The methods: estimator, arguments (or the package's settings that hold them), name in tables.
-#: Whatever is not named is the estimator's default.
-METHODS: dict[str, tuple[str, dict[str, Any] | str, str]] = {
-    **{loss: (_NETWORK, {"loss": loss}, loss.upper()) for loss in DEEP_RIVALS},
-    "pl-cgr": ("sklearn_cleanse.kernel.PLCGRClassifier", {}, "PL-CGR"),
-    "dpcls": ("sklearn_cleanse.kernel.DPCLSClassifier", {}, "DPCLS"),
-    **{f"{m}+cleanse": (_CLEANSE, {"loss": m}, f"CleanSE on {m.upper()}") for m in CALIBRATED},
-    "cleanse-kernel": ("sklearn_cleanse.kernel.CleanSEKernelClassifier", {}, "CleanSE, kernel"),
-    "cleanse": (_CLEANSE, {}, "CleanSE"),
-    "cleanse-paper": (_CLEANSE, "PAPER_SETTINGS", "CleanSE, paper's form"),
-    "cleanse-reconstruction": (_CLEANSE, "RECONSTRUCTION", "CleanSE, reconstruction"),
-    # with the network and training of PAPER_SETTINGS
-    "cleanse-paper-net": (
-        _CLEANSE,
-        {"count_every": 1, "vote_end": 1.0},
-        "CleanSE, our votes in the paper's network",
-    ),
+_KERNELS = {
+    "pl-cgr": "sklearn_cleanse.PLCGRClassifier",
+    "dpcls": "sklearn_cleanse.DPCLSClassifier",
+    "kernel": "sklearn_cleanse.CleanSEKernelClassifier",
 }
-METHOD_NAMES = {method: name for method, (*_, name) in METHODS.items()}
+_LOSSES = ("cc", "rc", "lws", "cavl", "scarce", "average", "proden")
 
-SEEDS = tuple(range(5))
-FRESH_SEEDS = tuple(range(120, 130))
-#: Values by setting of the two sweeps.
-SWEEPS = {
-    "temperature": {f"T={value}": float(value) for value in range(1, 6)},
-    "lambda": {f"lambda={value:g}": value for value in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)},
+#: Methods by the names of result lines; values are their names in tables.
+METHODS = {
+    **{name: name.upper() for name in ("cc", "rc", "lws", "cavl", "scarce", "pl-cgr", "dpcls")},
+    "average": "average",
+    "proden": "PRODEN",
+    "kernel": "kernel",
+    "cleanse": "CleanSE (this package)",
+    "cleanse-paper": "CleanSE (paper's form)",
+    "cleanse-reconstructed": "CleanSE (reconstructed)",
+    "cleanse-paper-net": "CleanSE (our votes, paper's network)",
 }
+HEADLINE = tuple(METHODS)[:12]
+NETWORKS = (*_LOSSES[:5], "cleanse-paper", "cleanse-reconstructed")
+SIX = NETWORKS[:6]
+
+THREE = REAL[:3]
+FOLD0 = tuple(f"{name}:fold0" for name in THREE)
 BATCH_SIZES = (16, 32, 64, 128, 256)
-
-#: What the defaults changed, in the parts that belong together.
-PARTS = ["loss", "vote", "neighbors_from", "vote_start", "count_loss", "scaling", "n_members"]
-PARTS = [[name] for name in [*PARTS, "dropout", "hidden_layer_sizes"]]
-PARTS.append(["lr", "schedule", "weight_decay"])
-
-#: Parameters that do not change what is learnt, or that the key holds already.
-_NO_PART = ("callbacks", "verbose", "random_state", "device")
+TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 5.0)
+LAMBDAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: Rows of the ablation: T and λ.
+ABLATION = {"neither": (1, 0), "votes": (3, 0), "counts": (1, 1e-3), "both": (3, 1e-3)}
 
 
 class Task(NamedTuple):
-    """One run; plain values only, so that it can be sent to any worker."""
+    """One run; plain values only, so that it can be sent to any process."""
 
     group: str
     dataset: str
     method: str
     setting: str
     seed: int
-    estimator: str  # importable path of a class or a factory
-    params: dict
+    params: dict  # of the networks, on top of the method's own
     train_size: int | None = None
-    data_home: str | None = None
-    download: bool = False
-    threads: int = 1
+
+
+class Group(NamedTuple):
+    """A group of experiments; a block has data sets, methods, seeds, settings, training rows."""
+
+    about: str
+    recipe: str  # "ours" or "paper": network and training of the compared methods
+    last: bool  # whether tables show the mean of the last ten epochs, as the paper does
+    blocks: list[tuple]
+
+
+def tl_setting(temperature: float, count_weight: float) -> str:
+    """Name the setting of a cell with its own T and λ; equal cells of several tables are one."""
+    return f"T={temperature:g} λ={count_weight:g}"
+
+
+def _cross(group, datasets, methods, seeds, settings=None, train_size=None) -> list[Task]:
+    """List all combinations, seed by seed, so that a part of them is a fair part."""
+    combinations = product(seeds, datasets, methods, (settings or {"": {}}).items())
+    return [Task(group, d, m, name, s, p, train_size) for s, d, m, (name, p) in combinations]
+
+
+def _batches(*sizes, **params) -> dict[str, dict]:
+    return {f"batch {size}": {"batch_size": size, **params} for size in sizes}
+
+
+_PAIRS = [*ABLATION.values(), *((T, 1e-3) for T in TEMPERATURES), *((3, w) for w in LAMBDAS)]
+_TL = {tl_setting(*p): {"temperature": float(p[0]), "count_weight": p[1]} for p in _PAIRS}
+_CASES = [":".join(parts) for parts in product(CONTROLLED, SOURCES, BALANCES)]
+_FAST = [method for method in HEADLINE if method != "dpcls"]
+_RESNET = {"module": "resnet34", "module_params": {"width": 8}, "n_networks": 1, "max_epochs": 30}
+_FULL = (*SIX[:5], "proden", "cleanse")
+_QUICK_SETS = ("wine:flip:balanced", "digits:bag:long-tailed")
+QUICK_METHODS = ("cc", "kernel", "cleanse", "cleanse-paper")
+
+GROUPS = {
+    "headline": Group(
+        "all methods on Lost, BirdSong and MSRCv2, splits 160 to 169",
+        *("ours", False, [(THREE, HEADLINE, range(160, 170))]),
+    ),
+    "as-published": Group(
+        "the paper's split, network and training",
+        *("paper", True, [(FOLD0, NETWORKS, range(5)), (FOLD0, ("pl-cgr", "dpcls"), [0])]),
+    ),
+    "ablation": Group(
+        "votes and counts on and off; T and λ",
+        *("paper", True, [(FOLD0, ("cleanse-paper", "cleanse-paper-net"), range(3), _TL)]),
+    ),
+    "images": Group(
+        "three MNISTs, 8,000 training images, by batch size",
+        *("paper", True, [(MNISTS, (*SIX, "cleanse"), (0, 1), _batches(*BATCH_SIZES), 8000)]),
+    ),
+    "images-full": Group(
+        "MNIST and Fashion-MNIST, all training images",
+        *("ours", False, [(("mnist", "fashion_mnist"), _FULL, [0], _batches(256))]),
+    ),
+    "controlled": Group(
+        "seven sets, six sources of wrong candidates, two balances; five lexicons",
+        *("ours", False, [(_CASES, _FAST, (0, 1)), (_CASES, ["dpcls"], [0])]),
+    ),
+    "cifar10": Group(
+        "5,000 images, ResNet-34 of width 8, 30 epochs",
+        *("paper", True),
+        [(["cifar10"], (*SIX, "cleanse"), [0], _batches(16, 64, 256, **_RESNET), 5000)],
+    ),
+    "seconds": Group(
+        "seconds and memory: run it with nothing beside it, and --jobs 1",
+        *("ours", False, [(THREE, HEADLINE, range(160, 163))]),
+    ),
+    "confirm": Group(
+        "fresh splits 130 to 159, for confirming a change of defaults",
+        *("ours", False, [(THREE, ("cc", "kernel", "cleanse"), range(130, 160))]),
+    ),
+    "quick": Group(
+        "two small sets, four methods, one split",
+        *("ours", False, [(_QUICK_SETS, QUICK_METHODS, [0], None, 800)]),
+    ),
+}
+GROUPS["controlled"].blocks.append((["lexicon"], HEADLINE, range(5)))
+#: What one command runs, most important first.
+WHOLE = ("headline", "as-published", "ablation", "images", "images-full", "controlled", "cifar10")
+
+
+def plan(group, *, datasets=None, methods=None, seeds=None, epochs=None) -> list[Task]:
+    """List the tasks of a group, cut down to what was asked for.
+
+    A data set, method or seed that the group does not have is added, with the tasks of the first.
+    """
+    tasks = [task for block in GROUPS[group].blocks for task in _cross(group, *block)]
+    tasks = _choose(tasks, "seed", seeds)
+    tasks = _choose(tasks, "dataset", datasets, lambda name: name.partition(":")[0])
+    tasks = _choose(tasks, "method", methods)
+    own = [task for task in tasks if task.method not in METHODS]
+    if own:  # settings are arguments of our networks
+        tasks = [task for task in tasks if task.method in METHODS]
+        tasks += {t[:3] + t[4:5]: t._replace(setting="", params={}) for t in own}.values()
+    if epochs is not None:
+        tasks = [task._replace(params=task.params | {"max_epochs": epochs}) for task in tasks]
+    return tasks
+
+
+def _choose(tasks, field, wanted, base=lambda value: value) -> list[Task]:
+    if not wanted or not tasks:
+        return tasks
+    values = [getattr(task, field) for task in tasks]
+    chosen = [t for t, v in zip(tasks, values, strict=True) if v in wanted or base(v) in wanted]
+    new = [w for w in wanted if w not in values and w not in map(base, values)]
+    first = [task for task, value in zip(tasks, values, strict=True) if value == values[0]]
+    return chosen + [task._replace(**{field: value}) for value in new for task in first]
 
 
 def build(task: Task):
     """Make the estimator of a task, seeded by the trial's seed if it takes a ``random_state``."""
-    make = data.import_object(task.estimator)
-    params = dict(task.params)
+    kind, params = _arguments(task.method, GROUPS[task.group].recipe)
+    params |= task.params if kind in (_NETWORK, _CLEANSE) else {}
+    make = import_object(kind)
     if "random_state" in inspect.signature(make).parameters:
         params["random_state"] = task.seed
     return make(**params)
 
 
+def _arguments(method: str, recipe: str) -> tuple[str, dict[str, Any]]:
+    """Return the estimator of a method and its arguments; all others are at their defaults."""
+    if method in _LOSSES:
+        return _NETWORK, (_paper_network() if recipe == "paper" else {}) | {"loss": method}
+    if not method.startswith("cleanse"):
+        return _KERNELS.get(method, method), {}
+    if method == "cleanse-paper-net":
+        return _CLEANSE, _paper_network() | {"count_every": 1, "voter_blend": 0.0}
+    makers = {"cleanse-paper": "paper_settings", "cleanse-reconstructed": "reconstructed_settings"}
+    maker = makers.get(method)
+    return _CLEANSE, import_object(f"sklearn_cleanse.{maker}")() if maker else {}
+
+
+def _paper_network() -> dict[str, Any]:
+    """Return what every network has, its layers and training, as the paper has them."""
+    shared = set(inspect.signature(import_object(_NETWORK)).parameters) - {"loss"}
+    settings = import_object("sklearn_cleanse.paper_settings")()
+    return {name: value for name, value in settings.items() if name in shared}
+
+
 def describe_params(estimator) -> dict:
-    """Return all parameters of an estimator in plain values."""
+    """Return all parameters of an estimator in plain values, but for the machinery's."""
     params = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    return {name: _plain(value) for name, value in sorted(params.items()) if name not in _NO_PART}
+    machinery = ("callbacks", "verbose", "random_state", "device")
+    kept = {name: value for name, value in params.items() if not name.endswith(machinery)}
+    return {name: _plain(value) for name, value in sorted(kept.items())}
 
 
 def _plain(value):
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if hasattr(value, "tolist"):  # arrays, and numpy's scalars
+    if hasattr(value, "tolist"):  # arrays and numpy's scalars
         return _plain(value.tolist())
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    if isinstance(value, type) or callable(value):
-        return public_name(value if hasattr(value, "__qualname__") else type(value))
+    if hasattr(value, "__qualname__"):
+        return value.__qualname__
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address is new in every process
-
-
-def public_name(kind) -> str:
-    """Name a class or function as users import it: private modules may be moved about."""
-    parts = [part for part in kind.__module__.split(".") if not part.startswith("_")]
-    return ".".join([*parts, kind.__qualname__])
 
 
 def run_hash(task: Task) -> str:
     """Hash everything that determines a run's numbers but the code itself."""
     estimator = build(task)
-    kind, params = public_name(type(estimator)), describe_params(estimator)
-    if params.get("count_every") == 1:  # as it was before there was a choice: lines keep their keys
-        del params["count_every"]
-    what = [task.dataset, task.seed, task.train_size, kind, params]
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    kind = type(estimator).__qualname__
+    what = [task.dataset, task.seed, task.train_size, kind, describe_params(estimator)]
+    what += [task.group] * (task.group == "seconds")  # a run of its own, not a copy
+    return _digest(json.dumps(what, sort_keys=True))
 
 
+@cache
 def code_hash() -> str:
-    """Hash the sources that a fit goes through: all of the package but its plots and statistics."""
-    root = Path(sklearn_cleanse.__file__).parent
-    found = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).parts[0] not in ("comparison", "plots"):
-            found.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+    """Hash the syntax trees of the package, so that edited texts do not make a figure old.
 
-
-def key_of_task(task: Task) -> tuple:
-    """Return the key that the task's line will have."""
-    return (task.group, task.dataset, task.method, task.setting, task.seed, run_hash(task))
-
-
-def plan(group, *, datasets=None, methods=None, settings=None, seeds=None, **options) -> list[Task]:
-    """List the tasks of a group, cut down to what was asked for.
-
-    Parameters
-    ----------
-    group : str
-        One of `GROUPS`.
-    datasets, methods, settings : list of str, default=None
-        Which ones; all if None. Methods and data sets outside the group's own are added to it.
-    seeds : list of int, default=None
-        The trials; the group's own if None.
-    **options : dict
-        ``epochs`` of every network, ``batch_sizes`` of the group "images", the ``width`` of
-        "resnet34", and ``train_size``, ``data_home``, ``download`` and ``threads`` of each task.
+    Left out are comments, docstrings, the messages of errors, and files that no fit goes through.
     """
-    epochs, batch_sizes = options.pop("epochs", None), options.pop("batch_sizes", None)
-    width = options.pop("width", None)
-    convolutional = {"module": "resnet34", "module_params": {"width": width} if width else None}
-    if seeds is None:
-        seeds = {"fresh": FRESH_SEEDS, "images": (0,)}.get(group, SEEDS)
-    tasks = []
-    for dataset in _datasets(group, datasets):
-        for method, setting, estimator, params in _cells(group, methods, batch_sizes):
-            if settings is not None and setting not in settings:
-                continue
-            params = dict(params)
-            if estimator in (_NETWORK, _CLEANSE):
-                params |= {"max_epochs": epochs} if epochs is not None else {}
-                params |= convolutional if dataset == "cifar10" else {}
-            for seed in seeds:
-                cell = group, dataset, method, setting, seed
-                tasks.append(Task(*cell, estimator, params, **options))
-    return tasks
+    root = Path(sklearn_cleanse.__file__).parent
+    besides = {"plots", "inspection", "comparison.py", "persistence.py", "onnx.py", "_version.py"}
+    paths = {path.relative_to(root): path for path in sorted(root.rglob("*.py"))}
+    return _digest(
+        "".join(
+            f"{name.as_posix()}\n{tree_of(path.read_text(encoding='utf-8'))}\n"
+            for name, path in paths.items()
+            if name.parts[0] not in besides
+        )
+    )
 
 
-def _datasets(group, asked) -> list[str]:
-    """List the data sets of a group; of a controlled set by its mere name, all its forms."""
-    if group == "controlled":
-        forms = {d: [data.controlled_name(d, *f) for f in data.FORMS] for d in data.CONTROLLED}
-        return [name for d in asked or forms for name in forms.get(d, [d])]
-    if group == "as-published":
-        return [f"{d.removesuffix(':fold0')}:fold0" for d in asked or data.REAL[:3]]
-    return list(asked or (data.IMAGES if group == "images" else data.REAL))
+def tree_of(source: str) -> str:
+    """Return the syntax tree of a source as text, without docstrings and texts of errors."""
+    tree, documented = ast.parse(source), (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            node.exc = node.cause = None
+        elif isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
-def _cells(group, methods, batch_sizes):
-    """List (method, setting, estimator, arguments) of a group."""
-    _, make, known = GROUPS[group]
-    cells = [cell for m in known if m in METHODS for cell in make(m, batch_sizes)]
-    if methods is None:
-        return cells
-    # Groups about CleanSE's own parameters have no place for other methods.
-    own = [] if make in (_ablation, _parts, _temperature, _lambda) or known == _PAIRS else methods
-    own = [(name, "own", name, {}) for name in own if name not in METHODS]
-    return [cell for cell in cells if cell[0] in methods] + own
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def arguments(method: str) -> tuple[str, dict]:
-    """Return the estimator and the arguments of one of our methods."""
-    estimator, params, _ = METHODS[method]
-    if method == "cleanse-paper-net":
-        params = params | shared(sklearn_cleanse.PAPER_SETTINGS)
-    return estimator, dict(getattr(sklearn_cleanse, params) if isinstance(params, str) else params)
+def key_of(task: Task) -> tuple:
+    """Return what identifies a task's line."""
+    return task.group, task.dataset, task.method, task.setting, task.seed, run_hash(task)
 
 
-def shared(params: dict) -> dict:
-    """Keep what every network has: its architecture and how it is trained."""
-    own = {"loss", "loss_params", "random_state", "callbacks", "verbose"}
-    names = sklearn_cleanse.PartialLabelClassifier().get_params().keys() - own
-    return {name: value for name, value in params.items() if name in names}
+#: Training rows and features, for estimates only.
+_SIZES = {"lost": (1010, 108), "birdsong": (4498, 38), "msrcv2": (1582, 48), "mnist": (60000, 784)}
+_SIZES |= {"soccer_player": (15700, 279), "yahoo_news": (20700, 163), "satimage": (2000, 36)}
+_SIZES |= {"fashion_mnist": (60000, 784), "kmnist": (8000, 784), "cifar10": (50000, 3072)}
+_SIZES |= {"segment": (2000, 19), "digits": (1600, 64), "lexicon": (1800, 24)}
 
 
-def _recipe(method: str, setting: str, recipe: dict):
-    estimator, params = arguments(method)
-    return method, setting, estimator, (shared(recipe) if method in DEEP_RIVALS else {}) | params
+def estimate(task: Task, measured: dict[tuple, float]) -> float:
+    """Return about how many seconds a task takes: those of its cell's lines, else by a formula.
 
-
-def _ours(method: str, *_):
-    """Yield the cell of our recipe: a rival is beaten only if it had CleanSE's to the letter."""
-    yield _recipe(method, "ours", sklearn_cleanse.CleanSEClassifier().get_params())
-
-
-def _recipes(method: str, *_):
-    if method != "cleanse-paper":
-        yield from _ours(method)
-    if method != "cleanse":  # a kernel method has no epochs or batches: the same run, listed twice
-        yield _recipe(method, "paper", sklearn_cleanse.PAPER_SETTINGS)
-
-
-def _ablation(method: str, *_):
-    """Yield a cell each for neither, votes, counts and both."""
-    estimator, params = arguments(method)
-    chosen = sklearn_cleanse.CleanSEClassifier(**params)
-    # Where the defaults have one of them off, it is switched on as in the paper.
-    paper = sklearn_cleanse.PAPER_SETTINGS
-    votes = chosen.temperature if chosen.temperature != 1 else paper["temperature"]
-    counts = chosen.count_weight or paper["count_weight"]
-    rows = {"neither": (1.0, 0.0), "votes": (votes, 0.0), "counts": (1.0, counts)}
-    for setting, (temperature, count_weight) in (rows | {"both": (votes, counts)}).items():
-        own = {"temperature": temperature, "count_weight": count_weight}
-        yield method, setting, estimator, params | own
-
-
-def _parts(method: str, *_):
-    """Yield the defaults, and the defaults with one thing at a time as the paper has it."""
-    yield method, "defaults", _CLEANSE, {}
-    for names in PARTS:
-        params = {name: sklearn_cleanse.PAPER_SETTINGS[name] for name in names}
-        setting = ", ".join(f"{name}={value}" for name, value in params.items())
-        yield method, setting, _CLEANSE, params
-
-
-def _sweep(parameter: str, name: str):
-    def cells(method: str, *_):
-        estimator, params = arguments(method)
-        for setting, value in SWEEPS[parameter].items():
-            yield method, setting, estimator, params | {name: value}
-
-    return cells
-
-
-_temperature, _lambda = _sweep("temperature", "temperature"), _sweep("lambda", "count_weight")
-
-
-def _images(method: str, batch_sizes):
-    for _, setting, estimator, params in _recipes(method):
-        for size in batch_sizes or BATCH_SIZES:
-            yield method, f"{setting}-batch-{size}", estimator, params | {"batch_size": size}
-
-
-def _as_published(method: str, *_):
-    if method in RIVALS:
-        yield _recipe(method, "paper", sklearn_cleanse.PAPER_SETTINGS)
-        return
-    yield from _ablation(method)
-    if method != "cleanse-reconstruction":
-        yield from [*_temperature(method), *_lambda(method)]
-
-
-_BOTH = ("cleanse", "cleanse-paper")
-_PUBLISHED = ("cleanse-paper", "cleanse-reconstruction", "cleanse-paper-net")
-_PAIRS = tuple(name for loss in CALIBRATED for name in (loss, f"{loss}+cleanse"))
-
-_OWN = (*RIVALS, "proden+cleanse", "cleanse-kernel", "cleanse")
-
-#: The groups: what they are about, how they make cells of a method, and the methods they have.
-GROUPS = {
-    "real": ("five real sets, our recipe and the paper's protocol", _recipes, (*RIVALS, *_BOTH)),
-    "fresh": ("the defaults and the rivals on ten splits that nothing was tuned on", _ours, _OWN),
-    "ablation": ("with and without votes and counts", _ablation, _BOTH),
-    "parts": ("our defaults with one part at a time as in the paper's form", _parts, ("cleanse",)),
-    "temperature": ("T from 1 to 5", _temperature, _BOTH),
-    "lambda": ("λ from 1e-5 to 1", _lambda, _BOTH),
-    "images": ("image sets, uniform candidates, by batch size", _images, (*DEEP_RIVALS, *_BOTH)),
-    "rivals-calibrated": ("CleanSE on top of cc, rc, proden, lws and cavl", _ours, _PAIRS),
-    "controlled": ("ordinary data, six kinds of candidates, balanced and imbalanced", _ours, _OWN),
-    "as-published": ("the paper's split and network", _as_published, (*RIVALS, *_PUBLISHED)),
-}
-
-
-def quick_plan(**options) -> list[Task]:
-    """List the tasks of ``--quick``: every group, cut down, on data that come with scikit-learn."""
-    few = {"seeds": (0, 1), "epochs": 10, **options}
-    tasks = plan("real", datasets=list(data.SMALL), **few)
-    for group in ("ablation", "parts", "temperature", "lambda"):
-        tasks += plan(group, datasets=["wine"], **few)
-    tasks += plan("rivals-calibrated", datasets=["wine", "digits"], **few)
-    tasks += plan("fresh", datasets=["iris", "wine"], **few | {"seeds": (110, 111)})
-    tasks += plan("controlled", datasets=["iris:flip", "wine:bag:imbalanced"], **few)
-    tasks += plan("as-published", datasets=["wine"], settings=["paper", "both"], **few)
-    small = {"batch_sizes": (128, 256), "seeds": (0,), "train_size": 1000}
-    return tasks + plan("images", datasets=["digits_images"], **few | small)
+    The formula was fitted by eye to runs of one thread of a server, and is right to a factor of 2.
+    """
+    seconds = measured.get((task.group, task.dataset, task.method, task.setting))
+    if seconds is not None:
+        return seconds
+    n, d = _SIZES.get(task.dataset.partition(":")[0], (700, 20))
+    n = min(n, task.train_size or n)
+    if task.method in _KERNELS:
+        return {"pl-cgr": 0.2, "dpcls": 8.0, "kernel": 0.4}[task.method] * (n / 1000) ** 2.4 + 0.1
+    if task.dataset == "cifar10":
+        return 0.003 * n * task.params.get("max_epochs", 30)
+    paper = GROUPS[task.group].recipe == "paper" or "-" in task.method
+    if task.method == "cleanse" or not paper:
+        return (4 + 0.0025 * n) * task.params.get("max_epochs", 30) / 30
+    slower = {"cleanse-paper": 3.0, "cleanse-reconstructed": 3.0, "cleanse-paper-net": 1.6}
+    steps = task.params.get("max_epochs", 250) * n / task.params.get("batch_size", 64)
+    return steps * 1e-3 * (0.7 + d / 1000) * slower.get(task.method, 1.0)

@@ -5,26 +5,25 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+from ._record import Candidates
 
-def check_index(X: Any, y: Any, name: str = "S") -> None:
-    """Refuse features and candidates whose rows are labelled differently.
 
-    Rows are matched by position. Where both are pandas objects, their indices tell whether that is
-    right.
+def check_index(X: Any, y: Any, name: str = "y") -> None:
+    """Raise if the row labels of two pandas objects differ, as rows are matched by position.
 
     Parameters
     ----------
     X : array-like
         Features.
-    y : array-like
-        Candidates, or labels.
-    name : str, default="S"
+    y : array-like or Candidates
+        Candidates, labels or sample weights.
+    name : str, default="y"
         What to call ``y`` in the message.
 
     Raises
     ------
     ValueError
-        If both have an index and these differ: the first row that does is named, with the remedy.
+        If both have an index and these differ. The message names the first row and the remedy.
 
     Examples
     --------
@@ -34,25 +33,22 @@ def check_index(X: Any, y: Any, name: str = "S") -> None:
     >>> S = pd.DataFrame({"cat": [1, 0], "dog": [1, 1]}, index=["b", "a"])
     >>> check_index(X, S)
     Traceback (most recent call last):
-    ValueError: ... S = S.loc[X.index]
+    ValueError: ... y = y.loc[X.index]...
     >>> check_index(X, S.loc[X.index])
     """
-    if not (hasattr(X, "iloc") and hasattr(y, "iloc")) or len(X) != len(y):
+    if not all(isinstance(table, Candidates) or hasattr(table, "iloc") for table in (X, y)):
         return
     ours, theirs = X.index, y.index
-    if ours.equals(theirs):
+    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
         return
-    # the first that differs, by pandas' own comparison, to which a gap equals a gap
-    row = bisect_left(range(len(X)), True, key=lambda i: not ours[: i + 1].equals(theirs[: i + 1]))
-    ours_at, theirs_at = ours.tolist()[row], theirs.tolist()[row]
-    found = f"row {row} is {ours_at!r} in the index of X, but {theirs_at!r} in that of {name}"
-    if ours.is_unique and theirs.is_unique and ours.isin(theirs).all():
-        raise ValueError(
-            f"{found}: the same rows in another order. Rows are matched by position; align them "
-            f"by {name} = {name}.loc[X.index]"
-        )
+    # The first that differs, by pandas' own comparison: to it, a missing value equals another.
+    row = bisect_left(
+        range(len(ours)), True, key=lambda i: not ours[: i + 1].equals(theirs[: i + 1])
+    )
+    remedy = f"Align the rows by {name} = {name}.loc[X.index]."
+    if not (ours.is_unique and set(map(repr, ours)) == set(map(repr, theirs))):
+        remedy += f" If they are in the same order already, pass {name}.set_axis(X.index)."
     raise ValueError(
-        f"{found}. Rows are matched by position; if {name} has a row for each of X, align them by "
-        f"{name} = {name}.loc[X.index], and if they are in the same order already, label them "
-        f"alike by {name} = {name}.set_axis(X.index)"
+        f"`{name}` must have the row labels of X in the same order, got {theirs.tolist()[row]!r} "
+        f"in row {row}, where X has {ours.tolist()[row]!r}. {remedy}"
     )

@@ -1,282 +1,232 @@
-"""Candidates in every form that users write them in, read into classes and a matrix."""
+"""Candidates in every form that users write them in, read into one record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._warn import warn_caller
-from ._labels import check_classes, find_columns, is_missing, label_array, order_labels, shorten
-from ._matrix import check_dense, check_sparse, dense_frame
-
-_COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
-_ROWS = (*_COLLECTIONS, str, bytes)
+from ._labels import check_classes, find_row, is_missing, mark_labels, shorten
+from ._matrix import read_dense, read_sparse
+from ._record import Candidates
 
 
-def check_candidates(
-    y: Any, *, n_samples: int | None = None, classes: Any = None
-) -> tuple[np.ndarray, sp.csr_array]:
+def check_candidates(y: Any, *, n_samples: int | None = None, classes: Any = None) -> Candidates:
     """Read candidate labels in any accepted form.
 
     Parameters
     ----------
-    y : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_classes), or a list of \
-            n_samples label collections, or array-like of shape (n_samples,)
+    y : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_classes), list of n_samples \
+            label collections, array-like of shape (n_samples,), or Candidates
         - A matrix of 0/1 or booleans marks each sample's candidates. The columns of a DataFrame
           are the class labels; those of any other matrix are the classes 0, 1, 2, …
+        - A float matrix with other values between 0 and 1 holds prior weights: how likely each
+          label is before features are looked at. Labels with weight 0 are not candidates; each
+          row is divided by its sum.
         - A list of sets, such as ``[{"cat", "dog"}, {"cat"}]``, holds the labels themselves.
-          Lists or tuples of strings do as well, and those of numbers if their lengths differ
-          (rows of equal length read as a matrix).
+          Lists or tuples of strings do as well, and those of numbers if their lengths differ:
+          lists of numbers of equal length are read as a matrix.
         - A 1-D array holds one label per sample, so that every sample is clean.
     n_samples : int, default=None
-        The number of rows the features have. Not checked if None.
+        The number of rows of the features. Not checked if None.
     classes : array-like of shape (n_classes,), default=None
-        The classes of a fitted estimator, which the columns or labels must then match. Found in
-        ``y`` if None.
+        The classes of a fitted estimator, which the columns or labels must match. Found in ``y``
+        if None.
 
     Returns
     -------
-    classes : array-like of shape (n_classes,)
-        The class labels, in the order of the columns.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
-        Entry (i, j) is True where class j is a candidate of sample i.
+    candidates : Candidates
+        Classes, mask and prior weights.
 
     Examples
     --------
     >>> from sklearn_cleanse.candidates import check_candidates
-    >>> classes, candidates = check_candidates([{"cat", "dog"}, {"cat"}])
-    >>> classes
+    >>> candidates = check_candidates([{"cat", "dog"}, {"cat"}])
+    >>> candidates.classes
     array(['cat', 'dog'], dtype='<U3')
-    >>> candidates.toarray()
+    >>> candidates.mask
     array([[ True,  True],
            [ True, False]])
+    >>> candidates.prior
+    array([[0.5, 0.5],
+           [1. , 0. ]], dtype=float32)
+    >>> check_candidates([[0.6, 0.2, 0.0], [0.0, 0.5, 0.5]]).prior
+    array([[0.75, 0.25, 0.  ],
+           [0.  , 0.5 , 0.5 ]], dtype=float32)
     """
-    return encode(read_form(y), classes, n_samples=n_samples)
+    if not isinstance(y, Candidates):
+        return encode(read_form(y), classes, n_samples=n_samples)
+    _check_rows(len(y), n_samples)
+    _match_columns(y.classes, len(y.classes), None if classes is None else check_classes(classes))
+    return y
 
 
 @dataclass(frozen=True)
 class Given:
     """What ``y`` holds: a matrix, perhaps with named columns; or else labels, so many per row."""
 
-    matrix: sp.csr_array | None = None
+    matrix: np.ndarray | None = None
     names: np.ndarray | None = None
+    index: Any = None
     labels: np.ndarray | list[Any] | None = None
     counts: np.ndarray | None = None
 
 
 def read_form(y: Any) -> Given:
     """Find out which form ``y`` has, and check what can be checked without the classes."""
-    if sp.issparse(y):  # before dicts are refused: scipy 1.12 makes its "dok" format one
-        return Given(check_sparse(y))
-    _refuse_no_rows(y)
-    if hasattr(y, "columns"):  # a DataFrame, whatever library it comes from
-        if y.shape[1] != 1:
-            return Given(check_dense(dense_frame(y)), np.asarray(y.columns))
-        y = np.asarray(y)
+    if sp.issparse(y):
+        return Given(read_sparse(y))
+    y = _check_container(y)
+    index = y.index if hasattr(y, "iloc") else None
+    if hasattr(y, "columns") and y.shape[1] != 1:
+        return Given(read_dense(np.asarray(y)), check_classes(y.columns, "Columns of `y`"), index)
     rows = None if hasattr(y, "__array__") else list(y)
-    if rows is None:
-        y = np.asarray(y)
-        if y.dtype == object and y.ndim == 1:
-            rows = list(y)
-    if rows is not None and _holds_collections(rows):
-        return _flatten(rows)
     try:
-        y = y if isinstance(y, np.ndarray) else np.asarray(rows)
-    except ValueError as error:
-        raise ValueError(
-            "y is ragged: some entry holds several values; give every row one entry per class, or "
-            "pass the labels themselves as sets"
-        ) from error
-    if y.ndim == 2 and y.shape[1] == 1:
-        rows = rows and [row[0] for row in rows]
-        warn_caller(
-            "A column-vector y was passed when a 1d array was expected; its values are taken as "
-            "labels. Please change the shape of y to (n_samples,), for example using ravel().",
-            DataConversionWarning,
-        )
-        y = y.ravel()
-    if y.ndim == 2:
-        return Given(check_dense(y))
-    if y.ndim != 1:
-        raise ValueError(
-            f"y has {y.ndim} dimensions, shape {y.shape}; expected a candidate matrix of shape "
-            "(n_samples, n_classes) or labels of shape (n_samples,)"
-        )
-    if len(y) == 0:
-        raise ValueError("y is empty (0 sample(s)); at least one sample is needed")
-    counts = np.ones(len(y), dtype=np.int64)
-    if y.dtype.kind in "fO" or rows is not None:
-        y = _check_labels(y, y.tolist() if rows is None else rows, counts)
-    check_classification_targets(y)
-    return Given(labels=y, counts=counts)
-
-
-def _refuse_no_rows(y: Any) -> None:
-    if y is None:
-        raise ValueError(
-            "y is None: this estimator requires y to be passed, but the target y is None; "
-            "pass a candidate matrix, a list of label sets, or labels"
-        )
-    if isinstance(y, (Mapping, Set)):
-        raise ValueError(
-            f"y is a {type(y).__name__}, which has no row per sample; pass a list in the order of "
-            "the rows of X" + (", such as list(y.values())" if isinstance(y, Mapping) else "")
-        )
-    if isinstance(y, (str, bytes)) or not (isinstance(y, Iterable) or hasattr(y, "__array__")):
-        raise ValueError(
-            f"y is {y!r}; expected a candidate matrix, a list of label sets, or an array of labels"
-        )
-
-
-def _check_labels(y: np.ndarray, rows: list[Any], counts: np.ndarray) -> np.ndarray:
-    """Check one label per row; ``rows`` holds them as they were before they became an array."""
-    missing = np.flatnonzero([is_missing(label) for label in rows])
-    if len(missing):
-        raise ValueError(
-            f"row {missing[0]}: the label is missing (NaN), and y contains NaN in {len(missing)} "
-            "row(s); drop the row, or mark all classes as candidates if nothing is known of it"
-        )
-    held = label_array(rows, rows, counts)
-    if held.dtype == object:
-        odd = next((i for i, label in enumerate(rows) if np.asarray(label).dtype == object), 0)
-        raise ValueError(
-            f"row {odd} of y is {rows[odd]!r} ({type(rows[odd]).__name__}); labels are strings or "
-            "integers of 64 bits; write others as sets of one"
-        )
-    return y if held.dtype.kind == "U" else held  # strings that were objects stay objects
+        values = np.asarray(y if rows is None else rows)
+    except ValueError:  # rows of different lengths
+        values = np.empty(0, dtype=object)
+    if values.dtype == object and values.ndim == 1 and rows is None:
+        rows = list(values)
+    if rows and (_holds_collections(rows) or not len(values)):
+        counts = np.array([len(row) for row in rows], dtype=np.int64)
+        return _check_labels(list(chain.from_iterable(rows)), counts, index)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values, rows = column_or_1d(values, warn=True), rows and list(chain.from_iterable(rows))
+    if values.ndim == 2:
+        return Given(read_dense(values), index=index)
+    if values.ndim != 1:
+        raise ValueError(f"`y` must have 1 or 2 dimensions, got {values.ndim}: {values.shape}.")
+    labels: Any = values if hasattr(y, "__array__") else rows
+    given = _check_labels(labels, np.ones(len(values), dtype=np.int64), index)
+    # numpy makes floats of integers beyond 64 bits, which is not the user's doing.
+    if values.dtype.kind not in "biuSUO" and any(not isinstance(b, int) for b in labels):
+        check_classification_targets(values)
+    return given
 
 
 def encode(
     given: Given, classes: Any = None, *, n_samples: int | None = None, min_classes: int = 2
-) -> tuple[np.ndarray, sp.csr_array]:
-    """Return classes and candidates; see `check_candidates`."""
-    if classes is not None:
-        classes = check_classes(classes)
+) -> Candidates:
+    """Return the record of what was given; see `check_candidates`."""
+    known = None if classes is None else check_classes(classes)
     if given.matrix is None:
-        classes, matrix = _mark(given.labels, given.counts, classes)
+        classes, matrix = mark_labels(given.labels, given.counts, known)
     else:
-        classes, matrix = match_columns(given.names, given.matrix, classes), given.matrix
-    n_rows, n_classes = matrix.shape
-    if n_samples is not None and n_rows != n_samples:
+        matrix = np.ascontiguousarray(given.matrix)
+        classes = _match_columns(given.names, matrix.shape[1], known)
+    _check_rows(len(matrix), n_samples)
+    if len(classes) < min_classes:
         raise ValueError(
-            f"X has {n_samples} rows but y has {n_rows}: inconsistent numbers of samples; "
-            "a candidate matrix needs one row per sample and one column per class"
+            f"`y` must have at least two classes, got {len(classes)}. Nothing can be learned from "
+            "one class."
         )
-    if n_rows == 0:
-        raise ValueError("y is empty (0 sample(s)); at least one sample is needed")
-    if n_classes < min_classes:
-        raise ValueError(
-            f"y has only one class ({n_classes} in all), so there is nothing to learn; "
-            "a classifier needs at least two classes"
-        )
-    empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    mask = matrix != 0
+    empty = np.flatnonzero(~mask.any(axis=1))
     if len(empty):
         raise ValueError(
-            f"row {empty[0]} has no candidate label ({len(empty)} such row(s)); every sample "
-            "needs at least one: drop the row, or mark all classes if nothing is known of it"
+            f"Every row must have a candidate, got none in row {empty[0]} ({len(empty)} in all)."
+            " Drop these rows, or mark every class if the label is unknown."
         )
-    return classes, matrix
+    weights = _read_weights(matrix, mask, known is not None)
+    has_prior = weights is not mask and bool((mask & (weights != 1)).any())
+    prior = np.divide(weights, weights.sum(axis=1, keepdims=True), dtype=np.float32)
+    return Candidates(classes, mask, prior, has_prior, given.index)
+
+
+def _read_weights(matrix: np.ndarray, mask: np.ndarray, is_part: bool) -> np.ndarray:
+    """Return weights relative to the largest one of each row."""
+    if matrix.dtype.kind != "f" or (matrix[mask] == 1).all():
+        return mask
+    # A few rows of a matrix that `fit` has read may have no zero among them.
+    if mask.all() and not (is_part and len(mask) < 10):
+        raise ValueError(
+            "Weights must be 0 for labels that are ruled out, got positive weights for all labels "
+            "of all rows. Pass S = weights > 0.1, or weights * (weights > 0.1)."
+        )
+    # A candidate counts at least 1e-9 of the likeliest one: none vanishes in single precision.
+    weights = np.maximum(matrix / matrix.max(axis=1, keepdims=True).astype(np.float64), 1e-9)
+    return np.where(mask, weights, 0.0).astype(np.float32)
+
+
+def _check_container(y: Any) -> Any:
+    """Return tables of Arrow as those of pandas, or raise where a row per sample is missing."""
+    if type(y).__module__.startswith("pyarrow"):
+        return y.to_pandas()
+    if isinstance(y, np.ma.MaskedArray):
+        raise ValueError("`y` must not be masked. Pass y.filled(0) to rule masked labels out.")
+    has_rows = isinstance(y, Iterable) or hasattr(y, "__array__")
+    if isinstance(y, (str, bytes, Mapping, Set)) or not has_rows:
+        none = ": this estimator requires y to be passed, but the target y is None" * (y is None)
+        raise ValueError(
+            "`y` must be a candidate matrix, a list of label sets, or labels, one row per sample, "
+            f"got {type(y).__name__} {y!r:.80}{none}. Pass a list in the order of the rows of X."
+        )
+    return y
 
 
 def _holds_collections(rows: list[Any]) -> bool:
-    """Return whether these are label collections or rows of a matrix; refuse what could be both."""
+    """Return whether these are collections of labels, not labels or rows of a matrix, or raise."""
+    are_sets = [isinstance(r, (Set, list, tuple)) or getattr(r, "shape", ()) != () for r in rows]
     for i, row in enumerate(rows):
-        if isinstance(row, Iterable) and not (isinstance(row, _ROWS) or hasattr(row, "__array__")):
+        is_odd = not (are_sets[i] or isinstance(row, (str, bytes))) and isinstance(row, Iterable)
+        if is_odd or isinstance(row, np.ma.MaskedArray) or are_sets[i] != are_sets[0]:
             raise ValueError(
-                f"row {i} of y is of type {type(row).__name__}; write its labels as a set, such as "
-                "{'cat', 'dog'}"
+                f"Rows of `y` must all be labels or all be sets, got {row!r:.80} "
+                f"({type(row).__name__}) in row {i}. Write each row as a set, such as {{'cat'}}."
             )
-    kinds = [isinstance(row, _COLLECTIONS) for row in rows]
-    if not any(kinds):
+    if not are_sets[0]:
         return False
-    if not all(kinds):
-        odd = kinds.index(False)
-        raise ValueError(
-            f"row {odd} of y is {rows[odd]!r}, not a collection like the others; "
-            "write a single label as a set of one, such as {'cat'}"
-        )
-    if any(isinstance(row, (set, frozenset)) for row in rows):
+    are_texts = (isinstance(label, str) for row in rows for label in row)
+    if any(isinstance(row, Set) for row in rows) or any(are_texts):
         return True
-    if any(isinstance(label, str) for row in rows for label in row):
-        return True
-    lengths = [len(row) for row in rows]
-    if len(set(lengths)) == 1:
-        return False
-    if all(np.ndim(label) == 0 and label in (0, 1) for row in rows for label in row):
-        odd = next(i for i, length in enumerate(lengths) if length != lengths[0])
+    odd = next((i for i, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if odd and all(np.ndim(label) == 0 and label in (0, 1) for row in rows for label in row):
         raise ValueError(
-            f"y is ragged: row {odd} has {lengths[odd]} entries where row 0 has {lengths[0]}; "
-            "give every row one entry per class, or pass the labels themselves as sets"
+            f"Rows of a matrix must be equally long, got {len(rows[odd])} values in row {odd} and "
+            f"{len(rows[0])} in row 0. Write a value per class, or pass the labels as sets."
         )
-    return True
+    return odd is not None
 
 
-def _flatten(rows: list[Any]) -> Given:
-    flat: list[Any] = []
-    for i, row in enumerate(rows):
-        for label in row:
-            try:
-                hash(label)
-            except TypeError:
-                raise ValueError(
-                    f"row {i} holds the label {label!r}, which is unhashable; "
-                    "labels must be strings, numbers or other hashable values"
-                ) from None
-            if is_missing(label):
-                raise ValueError(
-                    f"row {i} holds a missing label (NaN or None); leave it out of the collection"
-                )
-            flat.append(label)
-    return Given(labels=flat, counts=np.array([len(row) for row in rows], dtype=np.int64))
+def _check_labels(labels: Any, counts: np.ndarray, index: Any) -> Given:
+    """Raise if a label is missing or cannot be hashed; ``counts`` is their number in each row."""
+    flat = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    try:
+        sound = not any(map(is_missing, set(flat)))
+    except TypeError:
+        sound = False
+    if not sound:
+        bad = (i for i, b in enumerate(flat) if is_missing(b) or not isinstance(b, Hashable))
+        at = next(bad, 0)
+        raise ValueError(
+            f"Labels must be hashable and not missing, got {flat[at]!r} in row "
+            f"{find_row(at, counts)}. Leave missing labels out; mark all classes if none is known."
+        )
+    return Given(labels=labels, counts=counts, index=index)
 
 
-def _mark(labels: Any, counts: Any, classes: np.ndarray | None) -> tuple[np.ndarray, sp.csr_array]:
-    """Turn labels, so many per row, into classes and a matrix."""
+def _check_rows(n_rows: int, n_samples: int | None) -> None:
+    if n_samples is not None and n_rows != n_samples:
+        raise ValueError(f"`y` must have as many rows as X, {n_samples}, got {n_rows}.")
+    if n_rows == 0:
+        raise ValueError("`y` must have at least one row, got an empty one (0 sample(s)).")
+
+
+def _match_columns(names: np.ndarray | None, n_columns: int, classes: Any) -> np.ndarray:
+    """Return the classes of a matrix's columns, or raise if the columns are not ``classes``."""
     if classes is None:
-        classes, columns = order_labels(labels, counts)
-    else:
-        columns = find_columns(labels, classes)
-        unknown = np.flatnonzero(columns < 0)
-        if len(unknown):
-            row = np.repeat(np.arange(len(counts)), counts)[unknown[0]]
-            label = labels[unknown[0]]
-            raise ValueError(
-                f"row {row} has the label {getattr(label, 'item', lambda: label)()!r}, none of the "
-                f"{len(classes)} classes seen in fit: {shorten(classes)}"
-            )
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    ones = np.ones(len(columns), dtype=bool)
-    matrix = sp.csr_array((ones, columns, indptr), shape=(len(counts), len(classes)))
-    matrix.sum_duplicates()  # a label named twice in one row is one candidate
-    return classes, matrix.astype(bool)
-
-
-def match_columns(
-    names: np.ndarray | None, matrix: sp.csr_array, classes: np.ndarray | None
-) -> np.ndarray:
-    """Return the classes of a matrix's columns, or refuse columns that are not ``classes``."""
-    if classes is None:
-        if names is not None and len(set(names.tolist())) < len(names):
-            twice = next(name for name in names.tolist() if names.tolist().count(name) > 1)
-            raise ValueError(
-                f"two columns of the candidate matrix are called {twice!r}; rename one"
-            )
-        return np.arange(matrix.shape[1]) if names is None else names
-    if matrix.shape[1] != len(classes):
+        return np.arange(n_columns) if names is None else names
+    pairs = zip([] if names is None else names.tolist(), classes.tolist(), strict=False)
+    odd = [f", {a!r} in column {i}" for i, (a, b) in enumerate(pairs) if a != b]
+    if n_columns != len(classes) or odd:
         raise ValueError(
-            f"the candidate matrix has {matrix.shape[1]} columns, but the classes seen in fit are "
-            f"{len(classes)}: {shorten(classes)}"
+            f"Columns must be the {len(classes)} classes seen in fit in their order, "
+            f"{shorten(classes)}, got {n_columns} columns{''.join(odd[:1])}. Reorder the columns."
         )
-    if names is not None and not np.array_equal(names, classes):
-        odd = next(i for i, (a, b) in enumerate(zip(names, classes, strict=True)) if a != b)
-        raise ValueError(
-            f"column {odd} of the candidate matrix is {names[odd]!r}, but class {odd} seen in fit "
-            f"is {classes.tolist()[odd]!r}; reorder the columns as in fit"
-        )
-    return classes
+    return np.asarray(classes)

@@ -1,7 +1,7 @@
 """How likely a label count is to lie in an interval, and the losses built on it.
 
 The number of rows with label j is a sum of independent Bernoulli variables (a Poisson-binomial
-variable). :func:`interval_log_prob` gives the log-probability that it lies between two bounds,
+variable). :func:`interval_log_prob` computes the log-probability that it lies between two bounds,
 exactly, for all classes at once.
 """
 

@@ -1,24 +1,20 @@
-"""Partial-label data: real data sets, image benchmarks, candidate generators."""
+"""Partial-label data: real data sets, annotators' tables, image benchmarks, generators."""
 
-from ._describe import Characteristics, describe
+from ._annotations import annotator_quality, candidates_from_annotations
 from ._generate import make_candidates
-from ._images import fetch_images, load_images
+from ._images import fetch_images
 from ._mat import read_mat
-from ._parquet import ParquetBatches
-from ._pll import fetch_pll, load_pll
+from ._pll import fetch_pll
+from ._summary import CandidateSummary, describe_candidates
 from ._toy import long_tail_rows, make_partial_classification
-from ._votes import annotator_quality, candidates_from_votes
 
 __all__ = [
-    "Characteristics",
-    "ParquetBatches",
+    "CandidateSummary",
     "annotator_quality",
-    "candidates_from_votes",
-    "describe",
+    "candidates_from_annotations",
+    "describe_candidates",
     "fetch_images",
     "fetch_pll",
-    "load_images",
-    "load_pll",
     "long_tail_rows",
     "make_candidates",
     "make_partial_classification",

@@ -5,97 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-__all__ = ["check_columns", "import_pandas", "make_bunch", "output_candidates"]
-
-_MAX_DENSE = 2**31
+_MAX_DENSE = 2**31  # cells
 
 
-def import_pandas() -> Any:
-    """Return the pandas module, or raise an error that says how to install it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            'as_frame=True needs pandas: pip install "sklearn-cleanse[data]"'
-        ) from error
-    return pandas
-
-
-def check_columns(classes: np.ndarray, as_frame: bool) -> None:
-    """Raise ValueError if the labels are not the column numbers of a plain matrix."""
-    if as_frame or np.array_equal(classes, np.arange(len(classes))):
-        return
-    remedy = "pass as_frame=True to have them as column names, or classes=… to fix the columns"
-    if classes.dtype.kind in "iu" and classes[0] >= 0:
-        gap = np.flatnonzero(np.diff(classes, prepend=-1) > 1)[0]
-        raise ValueError(
-            f"the labels run up to {classes[-1]} but {classes[gap] - 1} never occurs, so that the "
-            f"columns of a plain matrix would not be the labels; {remedy}, such as "
-            f"classes=range({classes[-1] + 1})"
-        )
-    raise ValueError(
-        f"the labels are {', '.join(map(repr, classes[:5].tolist()))}"
-        f"{', …' if len(classes) > 5 else ''}, which the columns of a plain matrix cannot name; "
-        + remedy
-    )
+def check_output(n_samples: int, n_classes: int, sparse_output: bool, as_frame: bool) -> None:
+    """Raise ValueError if candidates cannot be returned in the form asked for."""
+    if sparse_output and as_frame:
+        raise ValueError("`sparse_output` must be False if `as_frame` is True, got True for both.")
+    if n_samples * n_classes > _MAX_DENSE and not sparse_output:
+        found = f"{n_samples} rows and {n_classes} classes"
+        raise ValueError(f"Dense candidates must have at most {_MAX_DENSE} cells, got {found}.")
 
 
 def output_candidates(
-    classes: np.ndarray,
-    candidates: sp.csr_array,
-    *,
-    sparse_output: bool,
-    as_frame: bool,
-    index: Any = None,
+    candidates: Any, classes: Any, *, sparse_output: bool = False, as_frame: bool, index: Any = None
 ) -> Any:
-    """Return a candidate matrix as a dense array, a csr_array, or a DataFrame named by class."""
-    if sparse_output and as_frame:
-        raise ValueError("sparse_output=True and as_frame=True exclude each other; choose one")
+    """Return candidates as a dense array, a csr_array, or a DataFrame named by class."""
     if sparse_output:
-        return candidates
-    if candidates.shape[0] * candidates.shape[1] > _MAX_DENSE:
-        raise ValueError(
-            f"a dense matrix of {candidates.shape[0]} × {candidates.shape[1]} candidates would "
-            "take more than 2 GB; pass sparse_output=True"
-        )
+        return sp.csr_array(candidates)
     if as_frame:
-        return import_pandas().DataFrame(candidates.toarray(), index=index, columns=classes)
-    return candidates.toarray()
+        columns = pd.Index(list(classes), tupleize_cols=False)
+        return pd.DataFrame(candidates, index=index, columns=columns)
+    return candidates
 
 
 def make_bunch(
     data: Any,
-    classes: np.ndarray,
-    candidates: sp.csr_array,
+    candidates: np.ndarray,
     target: np.ndarray | None,
-    *,
     sparse_output: bool,
     as_frame: bool,
-    **more: Any,
+    more: dict[str, Any],
 ) -> Bunch:
     """Return a data set in scikit-learn's form; ``more`` holds DESCR and other entries."""
-    feature_names = [f"x{j}" for j in range(data.shape[1])]
-    target_names = np.array([f"class_{label}" for label in classes])
-    S = output_candidates(classes, candidates, sparse_output=sparse_output, as_frame=as_frame)
-    frame = None
+    names = {"feature_names": [f"x{j}" for j in range(data.shape[1])]}
+    classes, frame = range(candidates.shape[1]), None
+    S = output_candidates(candidates, classes, sparse_output=sparse_output, as_frame=as_frame)
     if as_frame:
-        pandas = import_pandas()
-        dense = data.toarray() if sp.issparse(data) else data
-        data = pandas.DataFrame(dense, columns=feature_names)
-        parts = [data, S.add_prefix("class_")]
-        if target is not None:
-            target = pandas.Series(target, name="target")
-            parts.append(target)
-        frame = pandas.concat(parts, axis=1)
-    return Bunch(
-        data=data,
-        candidates=S,
-        target=target,
-        frame=frame,
-        feature_names=feature_names,
-        target_names=target_names,
-        **more,
-    )
+        data = data.toarray() if sp.issparse(data) else data
+        data = pd.DataFrame(data, columns=names["feature_names"])
+        target = None if target is None else pd.Series(target, name="target")
+        parts = [data, S.add_prefix("class_"), target]
+        frame = pd.concat([part for part in parts if part is not None], axis=1)
+    more |= names | {"target_names": np.array([f"class_{label}" for label in classes])}
+    return Bunch(data=data, candidates=S, target=target, frame=frame, **more)

@@ -1,11 +1,10 @@
-"""Kinds of candidates that rows share: those of a bag, and those of a type in a dictionary.
+"""Sources of candidates that rows share: those of a bag, and those of a type in a lexicon.
 
-A kind numbers the groups of rows, 0, 1, 2, … without a gap; one function makes their sets.
+A source numbers the groups of rows, 0, 1, 2, … without a gap; one function makes their sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -15,97 +14,54 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
-from ._by_row import cut_blocks, draw_flips
-
-__all__ = ["BY_GROUP"]
+from ._by_row import Draw, Request, cut_blocks, draw_flips
 
 _LABELS_PER_SCENE = 3
 _ROWS_PER_TYPE = 10
 
 
-def _bag(
-    columns: np.ndarray,
-    classes: np.ndarray,
-    is_clean: np.ndarray,
-    partial: bool,
-    rng: np.random.Generator,
-    *,
-    bag_size: Any,
-    scenes: float,
-    groups: Any,
-    **_: Any,
-) -> tuple[Callable, np.ndarray]:
-    if groups is None:
-        members = _draw_bags(columns, is_clean, partial, rng, bag_size=bag_size, scenes=scenes)
-    else:
-        members = _check_groups(groups, len(columns))
-    return _share(columns, classes, is_clean, partial, rng, members=members, flip_proba=0.0)
+def _bag(request: Request) -> tuple[Draw, np.ndarray]:
+    members = draw_bags(request) if request.groups is None else _check_groups(request)
+    return _share_sets(request, members, flip_proba=0.0)
 
 
-def _dictionary(
-    columns: np.ndarray,
-    classes: np.ndarray,
-    is_clean: np.ndarray,
-    partial: bool,
-    rng: np.random.Generator,
-    *,
-    flip_proba: float,
-    X: Any,
-    n_types: Any,
-    groups: Any,
-    **_: Any,
-) -> tuple[Callable, np.ndarray]:
-    if groups is None:
-        members = _find_types(X, n_types, len(columns), rng)
-    else:
-        members = _check_groups(groups, len(columns))
-    return _share(columns, classes, is_clean, partial, rng, members=members, flip_proba=flip_proba)
+def _lexicon(request: Request) -> tuple[Draw, np.ndarray]:
+    members = find_types(request) if request.groups is None else _check_groups(request)
+    return _share_sets(request, members, request.flip_proba)
 
 
-BY_GROUP = {"bag": _bag, "dictionary": _dictionary}
+BY_GROUP = {"bag": _bag, "lexicon": _lexicon}
 
 
-def _share(
-    columns: np.ndarray,
-    classes: np.ndarray,
-    is_clean: np.ndarray,
-    partial: bool,
-    rng: np.random.Generator,
-    *,
-    members: np.ndarray,
-    flip_proba: float,
-) -> tuple[Callable, np.ndarray]:
+def _share_sets(
+    request: Request, members: np.ndarray, flip_proba: float
+) -> tuple[Draw, np.ndarray]:
     """Give each group the labels of its rows, and each other label with probability `flip_proba`.
 
     Return a function that looks up the sets of rows, and the mask of clean rows.
     """
-    shape = (members.max() + 1, len(classes))
-    own = sp.csr_array((np.ones(len(columns), dtype=np.int64), (members, columns)), shape=shape)
+    shape = (members.max() + 1, len(request.classes))
+    ones = np.ones(len(members), dtype=np.int64)
+    own = sp.csr_array((ones, (members, request.columns)), shape=shape)
     is_single = np.diff(own.indptr) == 1
-    sets = own.astype(bool)
+    sets, is_clean = own.astype(bool), request.is_clean
     if flip_proba > 0:
-        sets = _add_wrong(sets, is_single & partial, classes, flip_proba, rng)
-    elif partial:
-        is_clean = _prefer_single(is_clean, is_single[members], rng)
-    return lambda rows, *_: sets[members[rows]].toarray(), is_clean
+        sets = _add_wrong(sets, is_single & request.partial, request)
+    elif request.partial:
+        is_clean = _prefer_single(is_clean, is_single[members], request.rng)
+    return lambda rows, _: sets[members[rows]].toarray(), is_clean
 
 
-def _add_wrong(
-    sets: sp.csr_array,
-    needs_one: np.ndarray,
-    classes: np.ndarray,
-    flip_proba: float,
-    rng: np.random.Generator,
-) -> sp.csr_array:
+def _add_wrong(sets: sp.csr_array, needs_one: np.ndarray, request: Request) -> sp.csr_array:
     """Add wrong labels to the sets, at least one where ``needs_one``."""
-    table = np.full((len(classes), len(classes)), float(flip_proba))
-    draw = draw_flips(sets.indices[sets.indptr[:-1]], classes, table, by_class=True)
+    table = np.full((sets.shape[1],) * 2, float(request.flip_proba))
+    draw = draw_flips(request, table, sets.indices[sets.indptr[:-1]])
     blocks = []
     for block in cut_blocks(*sets.shape):
         S = sets[block].toarray()
         for some, at_least_one in ((~needs_one[block], False), (needs_one[block], True)):
             if some.any():
-                S[some] |= draw(block[some], at_least_one, rng)
+                S[some] |= draw(block[some], at_least_one)
         blocks.append(sp.csr_array(S))
     return sp.vstack(blocks, format="csr")
 
@@ -117,101 +73,75 @@ def _prefer_single(
     n_more = np.count_nonzero(is_single & ~is_clean)
     others = np.flatnonzero(is_clean & ~is_single)
     if n_more > len(others):
-        share = np.ceil(1e4 * is_single.mean()) / 1e4  # rounded up, so that the advice holds
+        least = np.ceil(1e4 * is_single.mean()) / 1e4  # rounded up, so that the advice holds
         raise ValueError(
-            f"clean_rate cannot be met: {np.count_nonzero(is_single)} of {len(is_single)} rows are "
-            f"in groups with a single label, and so clean; use clean_rate >= {share:g}"
+            f"`clean_rate` must be at least {least:g}, as {np.count_nonzero(is_single)} of "
+            f"{len(is_single)} rows are in groups with a single label."
         )
     is_clean = is_clean | is_single
     is_clean[rng.permutation(others)[:n_more]] = False
     return is_clean
 
 
-def _check_groups(groups: Any, n_samples: int) -> np.ndarray:
+def _check_groups(request: Request) -> np.ndarray:
     """Return the number of each row's group."""
-    groups = np.asarray(groups)
+    groups, n_samples = np.asarray(request.groups), len(request.columns)
     if groups.shape != (n_samples,):
-        raise ValueError(
-            f"groups has shape {groups.shape}; expected ({n_samples},), the group of each row of y"
-        )
+        raise ValueError(f"`groups` must have shape ({n_samples},), got {groups.shape}.")
     try:
         missing = np.flatnonzero(groups != groups)  # only NaN and its like differ from themselves
         members = np.unique(groups, return_inverse=True)[1]
     except TypeError as error:
-        raise ValueError(
-            "groups holds ids that cannot be sorted, such as numbers beside strings or None; "
-            "make them all numbers or all strings"
-        ) from error
+        raise ValueError("`groups` must be all numbers or all strings, got both.") from error
     if len(missing):
-        raise ValueError(
-            f"groups[{missing[0]}] is {groups[missing[0]]}; every row needs a group, "
-            "if only one of its own"
-        )
+        raise ValueError(f"`groups` must hold a group for every row, got NaN in row {missing[0]}.")
     return members
 
 
-def _draw_bags(
-    columns: np.ndarray,
-    is_clean: np.ndarray,
-    partial: bool,
-    rng: np.random.Generator,
-    *,
-    bag_size: Any,
-    scenes: float,
-) -> np.ndarray:
+def draw_bags(request: Request) -> np.ndarray:
     """Draw the bag of each row; a clean row has one of its own.
 
-    If ``partial``, the bags of the other rows hold at least two labels.
+    With a clean rate, the bags of the other rows hold at least two labels.
     """
-    low, high = _check_bag_size(bag_size)
+    columns, is_clean, partial = request.columns, request.is_clean, request.partial
+    low, high = _check_bag_size(request.bag_size)
     if partial:
         if high < 2 and not is_clean.all():
-            raise ValueError(
-                f"bag_size is {bag_size!r}, but with clean_rate the bags of the other rows need "
-                "two labels; use 2 or more"
-            )
+            raise ValueError("`bag_size` must be at least 2 with a `clean_rate`, got 1.")
         low, high = max(low, 2), max(high, 2)
     members = np.full(len(columns), -1)
     n_bags = 0
     lone: np.ndarray = np.array([], dtype=np.int64)
-    for rows in _order_by_scene(columns, np.flatnonzero(~is_clean), scenes, rng):
-        rows = np.concatenate([lone, rows])
+    for scene in _order_by_scene(request):
+        rows = np.concatenate([lone, scene])
         if partial and np.ptp(columns[rows]) == 0:
-            lone = rows  # no bag of these rows has two labels: merge them with the next scene
+            lone = rows  # bags of these rows cannot have two labels: merge with the next scene
             continue
-        bags = n_bags + _cut(columns[rows], low, high, partial, rng)
+        bags = n_bags + _cut(columns[rows], low, high, partial, request.rng)
         members[rows] = bags
         n_bags, lone = bags[-1] + 1, lone[:0]
     if len(lone) and n_bags == 0:
-        raise ValueError(
-            f"clean_rate cannot be met: the rows that are not clean ({len(lone)}) have a single "
-            "label, and their bags need two; lower clean_rate"
-        )
+        raise ValueError(f"`clean_rate` must leave rows of two labels, got {len(lone)} of one.")
     members[lone] = n_bags - 1
     members[is_clean] = n_bags + np.arange(is_clean.sum())
     return members
 
 
-def _find_types(X: Any, n_types: Any, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+def find_types(request: Request) -> np.ndarray:
     """Return the type of each row: the nearest of ``n_types`` rows drawn at random."""
-    if X is None:
-        raise ValueError(
-            'X is None; kind="dictionary" needs the features to find similar rows, or their groups'
-        )
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    n_samples, n_types = len(request.columns), request.n_types
+    if request.X is None:
+        raise ValueError('`X` or `groups` must be given for source="lexicon", got None.')
+    X = check_array(request.X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     if X.shape[0] != n_samples:
-        raise ValueError(f"X has {X.shape[0]} rows but y has {n_samples}")
+        raise ValueError(f"`X` must have {n_samples} rows, as `y` has, got {X.shape[0]}.")
     if n_types is None:
         n_types = max(1, n_samples // _ROWS_PER_TYPE)
-    elif not isinstance(n_types, Integral) or not 1 <= n_types <= n_samples:
-        raise ValueError(
-            f"n_types is {n_types!r}; expected a whole number from 1 to the number of rows, "
-            f"{n_samples}"
-        )
+    elif not isinstance(n_types, Integral) or not 1 <= int(n_types) <= n_samples:
+        raise ValueError(f"`n_types` must be an integer from 1 to {n_samples}, got {n_types!r}.")
     X = StandardScaler(with_mean=False).fit_transform(X)  # distances do not depend on the mean
-    entries = rng.permutation(n_samples)[:n_types]
-    nearest = pairwise_distances_argmin(X, X[entries])
-    return np.unique(nearest, return_inverse=True)[1]
+    entries = request.rng.permutation(n_samples)[:n_types]
+    return np.unique(pairwise_distances_argmin(X, X[entries]), return_inverse=True)[1]
 
 
 def _check_bag_size(bag_size: Any) -> tuple[int, int]:
@@ -220,26 +150,24 @@ def _check_bag_size(bag_size: Any) -> tuple[int, int]:
         low, high = pair
     except (TypeError, ValueError):
         low = high = 0
-    if not (isinstance(low, Integral) and isinstance(high, Integral) and 1 <= low <= high):
-        raise ValueError(
-            f"bag_size is {bag_size!r}; expected a number of rows of at least 1, or the pair "
-            "(smallest, largest) of such numbers"
-        )
+    if not (
+        isinstance(low, Integral) and isinstance(high, Integral) and 1 <= int(low) <= int(high)
+    ):
+        raise ValueError(f"`bag_size` must be a positive integer or two, got {bag_size!r}.")
     return int(low), int(high)
 
 
-def _order_by_scene(
-    columns: np.ndarray, rows: np.ndarray, scenes: float, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Return the rows in the bags of each scene, shuffled."""
-    rows = rng.permutation(rows)
-    labels, label_of = np.unique(columns[rows], return_inverse=True)
-    if scenes == 0 or len(labels) <= _LABELS_PER_SCENE:
+def _order_by_scene(request: Request) -> list[np.ndarray]:
+    """Return the rows that are not clean in the bags of each scene, shuffled."""
+    rng = request.rng
+    rows = rng.permutation(np.flatnonzero(~request.is_clean))
+    labels, label_of = np.unique(request.columns[rows], return_inverse=True)
+    if request.scenes == 0 or len(labels) <= _LABELS_PER_SCENE:
         return [rows] if len(rows) else []
     n_scenes = -(-len(labels) // _LABELS_PER_SCENE)
     scene = rng.permutation(np.arange(len(labels)) % n_scenes)[label_of]
     # Rows that stray swap scenes among each other, so that scenes keep their sizes.
-    strays = rng.random(len(rows)) >= scenes
+    strays = rng.random(len(rows)) >= request.scenes
     scene[strays] = rng.permutation(scene[strays])
     order = np.argsort(scene, kind="stable")
     return np.split(rows[order], np.cumsum(np.bincount(scene))[:-1])
@@ -257,7 +185,7 @@ def _cut(
     smallest = np.minimum.reduceat(labels, starts)
     largest = np.maximum.reduceat(labels, starts)
     joined = np.empty(len(starts), dtype=np.int64)
-    current, seen = 0, set()
+    current, seen = 0, set[int]()
     for bag, pair in enumerate(zip(smallest.tolist(), largest.tolist(), strict=True)):
         joined[bag] = current
         seen.update(pair)

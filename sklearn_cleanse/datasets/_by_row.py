@@ -1,12 +1,13 @@
-"""Kinds of candidates that are drawn for each row by itself.
+"""Sources of wrong candidates that draw each row by itself.
 
-Every kind but `uniform` is a table of probabilities with which wrong labels join a sample's set;
+Every source but "uniform" is a table of probabilities with which wrong labels join a sample's set;
 one sampler serves them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,29 @@ from sklearn.preprocessing import StandardScaler
 
 from ..candidates._labels import find_columns
 
-__all__ = ["BY_ROW", "cut_blocks", "draw_flips"]
-
 _BLOCK = 1 << 22  # entries drawn at once, so that a million rows need no gigabytes
+
+#: Rows, and whether a wrong label must join, to their sets.
+Draw = Callable[[np.ndarray, bool], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call of `make_candidates` asks for; ``partial``: with a clean rate."""
+
+    columns: np.ndarray
+    classes: list[Any]
+    is_clean: np.ndarray
+    partial: bool
+    rng: np.random.Generator
+    flip_proba: float = 0.1
+    confusion: Any = None
+    estimator: Any = None
+    X: Any = None
+    bag_size: Any = (1, 5)
+    scenes: float = 0.0
+    n_types: Any = None
+    groups: Any = None
 
 
 def cut_blocks(n_samples: int, n_classes: int) -> list[np.ndarray]:
@@ -28,35 +49,34 @@ def cut_blocks(n_samples: int, n_classes: int) -> list[np.ndarray]:
     return [np.arange(i, min(i + step, n_samples)) for i in range(0, n_samples, step)]
 
 
-def _uniform(columns: np.ndarray, classes: np.ndarray, **_: Any) -> Callable:
-    n_classes = len(classes)
+def _uniform(request: Request) -> Draw:
+    n_classes, rng = len(request.classes), request.rng
     sizes = np.arange(1, n_classes)
     # C(m, j) / (2^m − 2) is Binomial(m, 1/2) given that it is neither 0 nor m.
     proba = binom.pmf(sizes, n_classes, 0.5)
 
-    def draw(rows: np.ndarray, partial: bool, rng: np.random.Generator) -> np.ndarray:
+    def draw(rows: np.ndarray, partial: bool) -> np.ndarray:
         weights = np.where(sizes > 1, proba, 0.0) if partial else proba
         if weights.sum() == 0:
-            raise ValueError(
-                'clean_rate cannot be met: with two classes kind="uniform" has only clean samples; '
-                'use kind="flip"'
-            )
+            raise ValueError('`source` must not be "uniform" with two classes and a `clean_rate`.')
         n_wrong = rng.choice(sizes, size=len(rows), p=weights / weights.sum()) - 1
         scores = rng.random((len(rows), n_classes))
-        scores[np.arange(len(rows)), columns[rows]] = -1.0  # the truth comes first
+        scores[np.arange(len(rows)), request.columns[rows]] = -1.0  # the truth comes first
         last = np.sort(scores, axis=1)[np.arange(len(rows)), n_wrong]
-        return scores <= last[:, None]
+        return np.asarray(scores <= last[:, None])
 
     return draw
 
 
-def draw_flips(columns: np.ndarray, classes: np.ndarray, table: np.ndarray, by_class: bool):
+def draw_flips(
+    request: Request, table: np.ndarray, columns: np.ndarray, by_class: bool = True
+) -> Draw:
     """Let each wrong label join by its own probability, found by class or by sample."""
 
-    def draw(rows: np.ndarray, partial: bool, rng: np.random.Generator) -> np.ndarray:
+    def draw(rows: np.ndarray, partial: bool) -> np.ndarray:
         proba = table[columns[rows] if by_class else rows]
         proba[np.arange(len(rows)), columns[rows]] = 0.0
-        joins = rng.random(proba.shape) < proba
+        joins = request.rng.random(proba.shape) < proba
         if not partial:
             return joins
         # Given that one joins at least: draw which is the first to join, exclude those before it,
@@ -64,12 +84,11 @@ def draw_flips(columns: np.ndarray, classes: np.ndarray, table: np.ndarray, by_c
         reached = 1 - np.cumprod(1 - proba, axis=1)
         never = np.flatnonzero(reached[:, -1] <= 0)
         if len(never):
-            label = classes[columns[rows[never[0]]]]
             raise ValueError(
-                f"clean_rate cannot be met: row {rows[never[0]]} of class {label!r} has no wrong "
-                "label of positive probability; raise flip_proba or change confusion"
+                "`clean_rate` needs wrong labels of positive probability, got 0 in row "
+                f"{rows[never[0]]}. Raise `flip_proba` or change `confusion`."
             )
-        level = rng.random(len(rows)) * reached[:, -1]
+        level = request.rng.random(len(rows)) * reached[:, -1]
         level = np.minimum(level, np.nextafter(reached[:, -1], 0))  # against rounding up
         first = (reached <= level[:, None]).sum(axis=1)
         order = np.arange(proba.shape[1])
@@ -78,67 +97,54 @@ def draw_flips(columns: np.ndarray, classes: np.ndarray, table: np.ndarray, by_c
     return draw
 
 
-def _flip(columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, **_: Any) -> Callable:
-    table = np.full((len(classes), len(classes)), float(flip_proba))
-    return draw_flips(columns, classes, table, by_class=True)
+def _flip(request: Request) -> Draw:
+    table = np.full((len(request.classes),) * 2, float(request.flip_proba))
+    return draw_flips(request, table, request.columns)
 
 
-def _confusable(
-    columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, confusion: Any, **_: Any
-) -> Callable:
-    m = len(classes)
-    if confusion is None:
-        table = np.roll(np.eye(m), 1, axis=1) * flip_proba
-    else:
-        table = np.asarray(confusion, dtype=float)
+def _class_dependent(request: Request) -> Draw:
+    m = len(request.classes)
+    table = np.roll(np.eye(m), 1, axis=1) * request.flip_proba
+    if request.confusion is not None:
+        table = np.asarray(request.confusion, dtype=float)
         if table.shape != (m, m):
-            raise ValueError(
-                f"confusion has shape {table.shape}; expected ({m}, {m}), a row per true class and "
-                "a column per candidate"
-            )
-        wrong = ~((table >= 0) & (table <= 1)) & ~np.eye(m, dtype=bool)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            raise ValueError(
-                f"confusion[{row}, {column}] is {table[row, column]}; expected a probability"
-            )
-    return draw_flips(columns, classes, table, by_class=True)
+            raise ValueError(f"`confusion` must have shape ({m}, {m}), got {table.shape}.")
+        wrong = np.argwhere(~((table >= 0) & (table <= 1)) & ~np.eye(m, dtype=bool))
+        if len(wrong):
+            place = "row {}, column {}".format(*wrong[0])
+            found = table[tuple(wrong[0])]
+            raise ValueError(f"`confusion` must hold probabilities, got {found} in {place}.")
+    return draw_flips(request, table, request.columns)
 
 
-def _instance(
-    columns: np.ndarray, classes: np.ndarray, *, flip_proba: float, estimator: Any, X: Any, **_: Any
-) -> Callable:
-    if X is None:
-        raise ValueError('X is None; kind="instance" needs the features to find likely mistakes')
+def _instance_dependent(request: Request) -> Draw:
+    columns, classes, estimator = request.columns, request.classes, request.estimator
+    if request.X is None:
+        raise ValueError('`X` must be given for source="instance-dependent", got None.')
     if estimator is None:
         estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        estimator.fit(X, classes[columns])
+        estimator.fit(request.X, np.asarray(classes)[columns])
     if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
-        raise ValueError(
-            f"estimator is {estimator!r}; expected a fitted classifier with predict_proba: "
-            "fit it before passing it"
-        )
-    found = np.asarray(estimator.predict_proba(X), dtype=float)
+        raise ValueError(f"`estimator` must be a fitted probabilistic classifier, got {estimator}.")
+    found = np.asarray(estimator.predict_proba(request.X), dtype=float)
     if len(found) != len(columns):
-        raise ValueError(f"X has {len(found)} rows but y has {len(columns)}")
-    known = find_columns(estimator.classes_, classes)
+        raise ValueError(f"`X` must have {len(columns)} rows, as `y` has, got {len(found)}.")
+    known = find_columns(estimator.classes_, np.asarray(classes))
     if (known < 0).any():
-        unknown = estimator.classes_[known < 0].tolist()[0]
-        raise ValueError(
-            f"estimator knows the class {unknown!r}, which is none of the labels; pass classes"
-        )
+        odd = estimator.classes_.tolist()[known.argmin()]
+        raise ValueError(f"`classes` must hold those of `estimator`, got one without {odd!r}.")
     table = np.zeros((len(columns), len(classes)))
     table[:, known] = found
     table[np.arange(len(columns)), columns] = 0.0
     # A classifier that is sure of the truth still has its least unlikely mistakes.
     mean = table.sum(axis=1, keepdims=True) / (len(classes) - 1)
     table = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
-    return draw_flips(columns, classes, np.minimum(flip_proba * table, 1.0), by_class=False)
+    return draw_flips(request, np.minimum(request.flip_proba * table, 1.0), columns, by_class=False)
 
 
 BY_ROW = {
     "uniform": _uniform,
     "flip": _flip,
-    "confusable": _confusable,
-    "instance": _instance,
+    "class-dependent": _class_dependent,
+    "instance-dependent": _instance_dependent,
 }

@@ -1,9 +1,4 @@
-"""Where files are looked for, how they are downloaded, and how they are verified.
-
-A download goes into a temporary folder beside its place, is verified there, and is then renamed,
-which is atomic, so that a later call never finds half a file. The folder of a download that was
-killed is removed by a later call.
-"""
+"""Where files are looked for, how they are downloaded, and how they are verified."""
 
 from __future__ import annotations
 
@@ -12,119 +7,108 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from ._catalogue import PLLSet, plain
-
-__all__ = ["clear_stale", "data_folder", "digest_of", "download", "find_file", "verify"]
+from ._catalogue import Record, plain
 
 _GITHUB = "https://raw.githubusercontent.com"
 _TIMEOUT = 30  # seconds without a byte
+_MAX_BYTES = 2**28  # the largest file of the catalogue has about 40 MB
 _STALE = 600  # seconds without a byte after which no download can be alive
 _PREFIX = ".download-"
 
 
-def data_folder(data_home: str | os.PathLike | None) -> Path:
+def data_folder(data_home: str | os.PathLike[str] | None) -> Path:
     """Resolve ``data_home``: the argument, SKLEARN_CLEANSE_DATA, then scikit-learn's."""
-    # scikit-learn's own get_data_home would create the folder, which looking something up must not
-    chosen = (
-        data_home
-        or os.environ.get("SKLEARN_CLEANSE_DATA")
-        or os.environ.get("SCIKIT_LEARN_DATA")
-        or "~/scikit_learn_data"
-    )
+    # scikit-learn's own get_data_home would create the folder, which a search must not.
+    names = ("SKLEARN_CLEANSE_DATA", "SCIKIT_LEARN_DATA")
+    chosen = data_home or next(filter(None, map(os.environ.get, names)), "~/scikit_learn_data")
     return Path(chosen).expanduser()
 
 
-def find_file(folders: Iterable[Path], names: set[str], suffixes: Iterable[str]) -> Path | None:
+def find_file(folders: Iterable[Path], names: set[str]) -> Path | None:
     """Find the first file whose plain name is among ``names``, whatever its case and spaces."""
-    wanted = {name + plain(suffix) for name in names for suffix in suffixes}
     for folder in folders:
-        try:
+        with suppress(OSError):  # the folder does not exist, or may not be read
             for path in sorted(folder.iterdir()):
-                if plain(path.name) in wanted and path.is_file():
+                if plain(path.name) in names and path.is_file():
                     return path
-        except OSError:  # no such folder, or none that may be read
-            continue
     return None
 
 
-def digest_of(path: Path, kind: str) -> str:
-    """Compute a file's ``"sha256:…"`` or ``"git:…"`` (git blob id, a SHA-1) digest."""
-    if kind == "git":
-        # a git blob id guards against damage; SHA-1 is what git and thus GitHub publish
-        state = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    else:
-        state = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-    return f"{kind}:{state.hexdigest()}"
+class _BoundedFile:
+    """A file to write to that takes so many bytes and not more."""
+
+    def __init__(self, file: Any, max_bytes: int) -> None:
+        self.file, self.left, self.flush = file, max_bytes, file.flush
+
+    def write(self, chunk: bytes) -> None:
+        self.left -= len(chunk)
+        if self.left < 0:
+            raise ValueError(f"the server sends more than {_MAX_BYTES} bytes")
+        self.file.write(chunk)
 
 
-def download(record: PLLSet, target: Path, check: Callable[[Path], object]) -> Path:
-    """Download a data set to ``target``, verified; try its sources in order.
+def download(record: Record, target: Path) -> Path:
+    """Download a file to ``target``, verified; the server may be set by SKLEARN_CLEANSE_MIRROR.
 
-    ``check`` reads the file and raises ValueError if it is not the data set. The server is
-    SKLEARN_CLEANSE_MIRROR, by default GitHub.
+    The file is written into a temporary folder beside its place, verified there, and renamed,
+    which is atomic: a later call never finds half a file.
     """
+    remedy = f"Put the file {target.name!r} into {str(target.parent)!r}"
     try:
         from pooch import HTTPDownloader
     except ImportError as error:
-        raise ImportError(
-            f'downloading needs pooch: pip install "sklearn-cleanse[data]"; or {_by_hand(target)}'
-        ) from error
-    base = os.environ.get("SKLEARN_CLEANSE_MIRROR", _GITHUB).rstrip("/")
+        install = 'Downloads need pooch: pip install "sklearn-cleanse[data]".'
+        raise ImportError(f"{install} {remedy} to do without.") from error
+    mirror = os.environ.get("SKLEARN_CLEANSE_MIRROR", _GITHUB).rstrip("/")
+    fetch = HTTPDownloader(timeout=_TIMEOUT, chunk_size=2**16)
     failures = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=_PREFIX) as folder:
             part = Path(folder, target.name)
-            for source in record.sources:
-                url = base + "/" + quote("/".join(source))
+            for source in record["urls"]:
+                url = quote(source.replace(_GITHUB, mirror), safe=":/")
                 try:
-                    HTTPDownloader(timeout=_TIMEOUT)(url, str(part), None)
+                    with open(part, "wb") as file:
+                        fetch(url, _BoundedFile(file, _MAX_BYTES), None)
                     verify(part, record)
-                    check(part)
                 except (OSError, ValueError) as error:  # requests' errors are OSErrors
                     failures.append(f"{url}: {error}")
-                    continue
-                os.replace(part, target)
-                return target
+                else:
+                    os.replace(part, target)
+                    return target
     except OSError as error:
         raise OSError(
-            f"cannot write to {str(target.parent)!r} ({error}); pass another data_home, or set "
-            "SKLEARN_CLEANSE_DATA to a folder that may be written to"
+            f"Cannot write to {str(target.parent)!r} ({error}). Pass another `data_home`, or set "
+            "SKLEARN_CLEANSE_DATA to a folder that may be written to."
         ) from error
-    raise OSError(
-        f"could not download {record.title}: " + "; ".join(failures) + f". {_by_hand(target)}"
-    )
+    raise OSError(f"{record['title']} could not be downloaded. {'; '.join(failures)}. {remedy}.")
 
 
 def clear_stale(folder: Path) -> None:
     """Remove the temporary folders of downloads that were killed."""
     for part in folder.glob(_PREFIX + "*"):
-        try:
+        with suppress(OSError):  # another process has just removed it
             newest = max(path.stat().st_mtime for path in (part, *part.iterdir()))
             if time.time() - newest > _STALE:
                 shutil.rmtree(part, ignore_errors=True)
-        except OSError:  # another process has just removed it
-            continue
 
 
-def verify(path: Path, record: PLLSet) -> None:
-    """Raise ValueError if a file is not the one whose digest the record holds."""
-    if record.digest is None:
-        return
-    found = digest_of(path, record.digest.partition(":")[0])
-    if found != record.digest:
-        raise ValueError(
-            f"the file is not the expected one ({path.stat().st_size} bytes, {found} instead of "
-            f"{record.digest})"
-        )
-
-
-def _by_hand(target: Path) -> str:
-    return f"To do without, put the file {target.name!r} into {str(target.parent)!r}"
+def verify(path: Path, record: Record) -> None:
+    """Raise ValueError if a file does not have the digest of the record."""
+    if "sha256" in record:
+        kind, state = "sha256", hashlib.sha256()
+    else:  # a git blob id is the SHA-1 of a header and the content; it guards against damage
+        head = b"blob %d\0" % path.stat().st_size
+        kind, state = "git_blob", hashlib.sha1(head, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            state.update(block)
+    if state.hexdigest() != record[kind]:
+        raise ValueError(f"its {kind} must be {record[kind]}, got {state.hexdigest()}")

@@ -8,86 +8,87 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 
-from ..candidates import check_candidates
-from ._bunch import check_columns, output_candidates
+from ..candidates._labels import is_missing
+from ._bunch import check_output, output_candidates
 from ._by_group import BY_GROUP
-from ._by_row import BY_ROW, cut_blocks
-
-__all__ = ["make_candidates"]
+from ._by_row import BY_ROW, Request, cut_blocks
+from ._labels import encode_labels
 
 
 def make_candidates(
-    y,
-    kind="uniform",
+    y: Any,
+    source: str = "uniform",
     *,
-    flip_proba=0.1,
-    clean_rate=None,
-    noise=0.0,
-    confusion=None,
-    estimator=None,
-    X=None,
-    bag_size=(1, 5),
-    scenes=0.0,
-    n_types=None,
-    groups=None,
-    classes=None,
-    as_frame=False,
-    sparse_output=False,
-    random_state=None,
-):
+    flip_proba: float = 0.1,
+    clean_rate: float | None = None,
+    noise_rate: float = 0.0,
+    confusion: Any = None,
+    estimator: Any = None,
+    X: Any = None,
+    bag_size: Any = (1, 5),
+    scenes: float = 0.0,
+    n_types: int | None = None,
+    groups: Any = None,
+    classes: Any = None,
+    as_frame: bool = False,
+    sparse_output: bool = False,
+    random_state: Any = None,
+) -> Any:
     """Draw candidate sets around true labels.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
         True labels.
-    kind : {"uniform", "flip", "confusable", "instance", "bag", "dictionary"}, default="uniform"
-        How wrong labels join, m being the number of classes:
+    source : {"uniform", "flip", "class-dependent", "instance-dependent", "bag", "lexicon"}, \
+            default="uniform"
+        Where wrong candidates come from, m being the number of classes:
 
         - "uniform": the set's size is j with probability C(m, j) / (2^m − 2), j = 1 … m − 1, and
           its j − 1 wrong labels are drawn uniformly (the protocol of Feng et al. 2020, as the
           image benchmarks use it: for m = 10 the mean size is 5).
         - "flip": each wrong label joins with probability ``flip_proba``.
-        - "confusable": label k joins the set of a sample of class j with probability
+        - "class-dependent": label k joins the set of a sample of class j with probability
           ``confusion[j, k]``; by default the next class joins with probability ``flip_proba``.
-        - "instance": the labels that a classifier finds likely for the sample join. A wrong
-          label's probability is ``flip_proba`` times the classifier's, divided by the mean of
-          the classifier's over the sample's wrong labels, and at most one.
+        - "instance-dependent": the labels that a classifier finds likely for the sample join. A
+          wrong label's probability is ``flip_proba`` times the classifier's, divided by the mean
+          of the classifier's over the sample's wrong labels, and at most one.
         - "bag": rows are grouped in bags, and the candidates of a row are the labels of all rows
           in its bag, like the names in a caption for the faces in a photo. This is how the
           candidates of most real data sets arise. See ``bag_size`` and ``scenes``.
-        - "dictionary": similar rows form a type and share a set, like the occurrences of a word
+        - "lexicon": similar rows form a type and share a set, like the occurrences of a word
           and the tags that a dictionary lists for it. The set holds the labels of all rows of the
-          type, and each other label with probability ``flip_proba``. The better X tells the
-          classes apart, the more often a type's most frequent label is the true one. See
-          ``n_types``.
+          type, and each other label with probability ``flip_proba``. The better X separates the
+          classes, the more often a type's most frequent label is the true one. See ``n_types``.
     flip_proba : float in [0, 1], default=0.1
-        The (mean) probability of a wrong label, as said above. Not used by "uniform" and "bag".
+        The (mean) probability of a wrong label, as described above. Not used by "uniform" and
+        "bag".
     clean_rate : float in [0, 1], default=None
-        The share of samples to be clean, that is, to have the true label as the only candidate.
-        It is met exactly (to the nearest sample): so many samples drawn at random are clean, and
-        the others follow ``kind`` given that at least one wrong label joins. If None, it is what
-        ``kind`` gives.
+        The proportion of clean samples, which have the true label as the only candidate. It is met
+        exactly (to the nearest sample): so many samples drawn at random are clean, and the others
+        follow ``source`` given that at least one wrong label joins. If None, it is what ``source``
+        gives.
 
         For "bag", each clean sample has a bag of its own. The bags of the others have at least
         two rows, and a bag with a single label is merged with the next one.
 
-        For "dictionary", and wherever ``groups`` are given, a clean sample stays in its group:
+        For "lexicon", and wherever ``groups`` are given, a clean sample stays in its group:
         its label remains a candidate of the others. Samples whose group has a single label (and
         no wrong one) are clean in any case, and are counted first.
-    noise : float in [0, 1], default=0.0
-        The share of samples whose true label is *not* a candidate: in so many samples a wrong
+    noise_rate : float in [0, 1], default=0.0
+        The proportion of samples whose true label is *not* a candidate: in so many samples a wrong
         label takes its place, which leaves sizes as they are. (Where all labels are candidates
         the true one is just removed.) It is done row by row: the set of a noisy sample
         differs from that of its bag or type.
     confusion : array-like of shape (n_classes, n_classes), default=None
-        Probabilities for "confusable"; the diagonal is not used.
+        Probabilities for "class-dependent"; the diagonal is not used.
     estimator : classifier with ``predict_proba``, default=None
-        For "instance": a fitted classifier. If None, a logistic regression on standardised
-        features is fitted to (X, y).
+        For "instance-dependent": a fitted classifier. If None, a logistic regression on
+        standardized features is fitted to (X, y).
     X : array-like of shape (n_samples, n_features), default=None
-        For "instance", and for "dictionary" unless ``groups`` are given: the features.
+        For "instance-dependent", and for "lexicon" unless ``groups`` are given: the features.
     bag_size : int or pair of int (smallest, largest), default=(1, 5)
         For "bag": the number of rows in a bag, fixed or drawn uniformly from smallest to largest.
         The last bag (with ``scenes``, the last one of each scene) may be smaller.
@@ -98,11 +99,11 @@ def make_candidates(
         random, at 1 all labels of a bag are from one scene. (Up to three labels are one scene.
         With ``clean_rate``, a scene whose rows have a single label is merged with another.)
     n_types : int, default=None
-        For "dictionary": the number of types. Each is represented by a row drawn at random, and
-        every row belongs to the type whose representative is nearest in standardised features;
+        For "lexicon": the number of types. Each is represented by a row drawn at random, and
+        every row belongs to the type whose representative is nearest in standardized features;
         equal rows are of equal type. If None, a tenth of the number of samples.
     groups : array-like of shape (n_samples,), default=None
-        For "bag" and "dictionary": the bag or type of each row, such as its photo or word.
+        For "bag" and "lexicon": the bag or type of each row, such as its photo or word.
         ``bag_size``, ``scenes`` and ``n_types`` are then not used.
     classes : array-like of shape (n_classes,), default=None
         The labels of the columns, which may include some that ``y`` never has. If None, the
@@ -131,12 +132,12 @@ def make_candidates(
     NIPS 2012 (bags: birds in a recording, regions of a picture).
 
     B. Merialdo. Tagging English text with a probabilistic model. Computational Linguistics 1994
-    (a dictionary).
+    (a lexicon).
 
     Examples
     --------
     >>> from sklearn_cleanse.datasets import make_candidates
-    >>> S = make_candidates([0, 1, 2, 0], kind="flip", flip_proba=0.5, random_state=0)
+    >>> S = make_candidates([0, 1, 2, 0], "flip", flip_proba=0.5, random_state=0)
     >>> S.shape
     (4, 3)
     >>> S[[0, 1, 2, 3], [0, 1, 2, 0]].all()
@@ -144,92 +145,79 @@ def make_candidates(
 
     Everybody in a photo is a candidate for each of its faces:
 
-    >>> make_candidates([0, 1, 2, 0], kind="bag", groups=["p", "p", "q", "q"]).astype(int)
+    >>> make_candidates([0, 1, 2, 0], "bag", groups=["p", "p", "q", "q"]).astype(int)
     array([[1, 1, 0],
            [1, 1, 0],
            [1, 0, 1],
            [1, 0, 1]])
     """
-    classes, columns = _check_labels(y, classes, as_frame)
-    for parameter, value in (("flip_proba", flip_proba), ("noise", noise), ("scenes", scenes)):
-        _check_share(parameter, value)
-    if clean_rate is not None:
-        _check_share("clean_rate", clean_rate)
-    if kind not in BY_ROW and kind not in BY_GROUP:
+    labels, columns = _read_truth(y, classes, as_frame)
+    rates: dict[str, Any] = {"flip_proba": flip_proba, "noise_rate": noise_rate, "scenes": scenes}
+    rates |= {} if clean_rate is None else {"clean_rate": clean_rate}
+    for name, value in rates.items():
+        if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+            raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r}.")
+    if source not in BY_ROW and source not in BY_GROUP:
         known = ", ".join(map(repr, [*BY_ROW, *BY_GROUP]))
-        raise ValueError(f"kind is {kind!r}; expected one of {known}")
-    if groups is not None and kind in BY_ROW:
-        raise ValueError(
-            f"groups is given, but kind={kind!r} draws each row by itself; "
-            f"use kind={' or '.join(map(repr, BY_GROUP))}"
-        )
+        raise ValueError(f"`source` must be one of {known}, got {source!r}.")
+    if groups is not None and source in BY_ROW:
+        raise ValueError(f'`source` must be "bag" or "lexicon" with `groups`, got {source!r}.')
+    n_samples, n_classes = len(columns), len(labels)
+    check_output(n_samples, n_classes, sparse_output, as_frame)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-    n_samples, n_classes = len(columns), len(classes)
-    partial = clean_rate is not None
     is_clean = _choose(n_samples, clean_rate or 0.0, rng)
-    is_noisy = _choose(n_samples, noise, rng)
-    if kind in BY_GROUP:
-        draw, is_clean = BY_GROUP[kind](
-            columns,
-            classes,
-            is_clean,
-            partial,
-            rng,
-            flip_proba=flip_proba,
-            X=X,
-            bag_size=bag_size,
-            scenes=scenes,
-            n_types=n_types,
-            groups=groups,
-        )
+    is_noisy = _choose(n_samples, noise_rate, rng)
+    options = (flip_proba, confusion, estimator, X, bag_size, scenes, n_types, groups)
+    request = Request(columns, labels, is_clean, clean_rate is not None, rng, *options)
+    if source in BY_ROW:
+        draw = BY_ROW[source](request)
     else:
-        draw = BY_ROW[kind](
-            columns, classes, flip_proba=flip_proba, confusion=confusion, estimator=estimator, X=X
-        )
-    blocks = []
+        draw, is_clean = BY_GROUP[source](request)
+    blocks: list[Any] = []
     for rows in cut_blocks(n_samples, n_classes):
         S = np.zeros((len(rows), n_classes), dtype=bool)
         drawn = ~is_clean[rows]
         if drawn.any():
-            S[drawn] = draw(rows[drawn], partial, rng)
+            S[drawn] = draw(rows[drawn], request.partial)
         S[np.arange(len(rows)), columns[rows]] = True
         _add_noise(S, columns[rows], is_noisy[rows], rng)
-        blocks.append(sp.csr_array(S))
-    candidates = sp.vstack(blocks, format="csr")
-    return output_candidates(classes, candidates, sparse_output=sparse_output, as_frame=as_frame)
+        blocks.append(sp.csr_array(S) if sparse_output else S)
+    candidates = sp.vstack(blocks, format="csr") if sparse_output else np.vstack(blocks)
+    return output_candidates(candidates, labels, sparse_output=sparse_output, as_frame=as_frame)
 
 
-def _check_labels(y: Any, classes: Any, as_frame: bool) -> tuple[np.ndarray, np.ndarray]:
+def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.ndarray]:
+    """Return the labels of the columns, and the column of each row's true label."""
     y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"y has shape {y.shape}; expected one true label per sample, 1-D")
-    if classes is not None:
-        classes = np.asarray(classes)
-        if classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
-            raise ValueError("classes holds a label twice; expected each label once, in a row")
-        columns = check_candidates(y, classes=classes)[1].indices
-        return classes, columns.astype(np.int64)
-    classes, truth = check_candidates(y)
-    check_columns(classes, as_frame)
-    return classes, truth.indices.astype(np.int64)
+    if y.ndim != 1 or not len(y):
+        raise ValueError(f"`y` must hold one true label per sample, got shape {y.shape}.")
+    truth = y.tolist()
+    missing = [row for row, label in enumerate(truth) if is_missing(label)]
+    if missing:
+        raise ValueError(f"`y` must hold one true label per sample, got none in row {missing[0]}.")
+    if y.dtype.kind == "f":
+        check_classification_targets(y)
+    labels, columns = encode_labels(truth, classes, "y", "in row {}".format)
+    if classes is None and not as_frame and labels != list(range(len(labels))):
+        last = labels[-1] + 1 if isinstance(labels[-1], int) else "n_classes"
+        raise ValueError(
+            f"`y` must hold the labels 0, 1, 2, …, to make a plain matrix, got {labels[:9]}. "
+            f"Pass as_frame=True, or `classes`, such as range({last})."
+        )
+    return labels, columns
 
 
-def _check_share(parameter: str, value: Any) -> None:
-    if not isinstance(value, Real) or not 0 <= value <= 1:
-        raise ValueError(f"{parameter} is {value!r}; expected a number from 0 to 1")
-
-
-def _choose(n_samples: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def _choose(n_samples: int, rate: float, rng: np.random.Generator) -> np.ndarray:
     chosen = np.zeros(n_samples, dtype=bool)
-    chosen[rng.permutation(n_samples)[: round(share * n_samples)]] = True
+    chosen[rng.permutation(n_samples)[: round(rate * n_samples)]] = True
     return chosen
 
 
 def _add_noise(
-    S: np.ndarray, columns: np.ndarray, noisy: np.ndarray, rng: np.random.Generator
+    S: np.ndarray, columns: np.ndarray, is_noisy: np.ndarray, rng: np.random.Generator
 ) -> None:
     """Put a wrong label in the true one's place, in the rows given."""
-    rows = np.flatnonzero(noisy)
+    rows = np.flatnonzero(is_noisy)
     outside = ~S[rows]
     swap = outside.any(axis=1)
     stand_in = np.where(outside, rng.random(outside.shape), -1.0).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Any partial-label ``.mat`` file: which layout it has, and what it says.
+"""Any partial-label ``.mat`` file: which layout it has, and what it holds.
 
 The field stores the same three things under many names. Each layout is a record below; one
 function reads them all.
@@ -6,6 +6,7 @@ function reads them all.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import astuple, dataclass
 from itertools import islice
@@ -16,13 +17,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..candidates import check_candidates
-from ._bunch import make_bunch
+from ._bunch import check_output, make_bunch
 from ._mat5 import read_level5
 from ._mat73 import read_level73
 from ._variables import Budget
-
-__all__ = ["read_mat"]
 
 
 @dataclass(frozen=True)
@@ -46,24 +44,26 @@ _LAYOUTS = (
 _FOLDS = (("tr", "te"), ("tr_idx", "te_idx"))  # beside any layout; the latter is the mask form
 
 _IMPOSTORS = {
-    b"<": "a web page saved as .mat; download the raw file instead",
+    b"<": "a web page saved as .mat. Download the raw file instead",
     b"\x80": "a Python pickle, which could run code and is never loaded",
-    b"version https://git-lfs": "a Git LFS pointer; fetch the file it points to (git lfs pull)",
-    b"\x1f\x8b": "a gzip archive; unpack it first",
-    b"PK": "a zip archive; unpack it first",
+    b"version https://git-lfs": "a Git LFS pointer. Fetch the file it points to (git lfs pull)",
+    b"\x1f\x8b": "a gzip archive. Unpack it first",
+    b"PK": "a zip archive. Unpack it first",
 }
+
+_Folds = list[tuple[np.ndarray, np.ndarray]]
 
 
 def read_mat(
-    path,
+    path: str | os.PathLike[str],
     *,
-    class_axis=None,
-    allow_noise=False,
-    return_X_S_y=False,
-    as_frame=False,
-    sparse_output=False,
-    max_bytes=None,
-):
+    class_axis: int | None = None,
+    allow_noise: bool = False,
+    return_X_S_y: bool = False,
+    as_frame: bool = False,
+    sparse_output: bool = False,
+    max_bytes: Any = 2**31,
+) -> Any:
     """Read a partial-label data set from a MATLAB file.
 
     Known layouts, each dense or sparse, label matrices transposed or not, at the top of the file
@@ -94,10 +94,10 @@ def read_mat(
         Whether data, candidates and target are pandas objects, and ``frame`` holds them all.
     sparse_output : bool, default=False
         Whether the candidates are a csr_array.
-    max_bytes : int, default=None
-        The most memory that the unpacked content may take, eight bytes for each number. If None,
-        64 MiB, or fifty times the size of the file if that is more. While it is read, a file takes
-        up to about six times as much. A file may hold 20,000 variables, cells and fields.
+    max_bytes : int, default=2147483648
+        The most memory that the unpacked content may take, eight bytes for each number and one
+        for each cell of the candidates. It is counted before anything is allocated. A file may
+        hold 20,000 variables, cells and fields.
 
     Returns
     -------
@@ -107,8 +107,8 @@ def read_mat(
         data : {ndarray, csr_array, DataFrame} of shape (n_samples, n_features)
             The features, in the file's scale; sparse where the file has them sparse.
         candidates : {ndarray, csr_array, DataFrame} of shape (n_samples, n_classes), dtype bool
-            The candidates. The file's label matrix says how many classes there are, so those
-            that never occur are kept.
+            The candidates. The file's label matrix fixes the number of classes, so those that
+            never occur are kept.
         target : {ndarray, Series} of shape (n_samples,) or None
             True labels, 0 to n_classes − 1; None where the file has none.
         frame : DataFrame or None
@@ -126,11 +126,11 @@ def read_mat(
     Raises
     ------
     ValueError
-        If the file is damaged, is no MATLAB file, has no known layout, or holds labels that
+        If the file is damaged, is not a MATLAB file, has an unknown layout, or holds labels that
         contradict each other, or if its content takes more than ``max_bytes``. Nothing in the file
-        is ever executed, and no other file is opened.
+        is ever executed, and other files are never opened.
     OSError
-        If there is no such file or it cannot be opened.
+        If the file does not exist or cannot be opened.
 
     Examples
     --------
@@ -149,30 +149,28 @@ def read_mat(
     array([0, 1, 1])
     """
     if class_axis not in (None, 0, 1):
-        raise ValueError(f"class_axis is {class_axis!r}; expected 0, 1 or None")
-    if max_bytes is not None and (not isinstance(max_bytes, Integral) or max_bytes < 1):
-        raise ValueError(f"max_bytes is {max_bytes!r}; expected a positive integer or None")
+        raise ValueError(f"`class_axis` must be 0, 1 or None, got {class_axis!r}.")
+    if not isinstance(max_bytes, Integral) or max_bytes < 1:
+        raise ValueError(f"`max_bytes` must be a positive integer, got {max_bytes!r}.")
+    check_output(0, 0, sparse_output, as_frame)
     path = Path(path)
-    budget = Budget(max_bytes, path.stat().st_size)
+    budget = Budget(int(max_bytes))
     try:
         layout, variables = _find_layout(_read_variables(path, budget))
-        X, classes, candidates, target, cv = _interpret(variables, layout, class_axis, allow_noise)
-        _count_output(budget, X, candidates, as_frame, sparse_output)
-        bunch = make_bunch(
-            X,
-            classes,
-            candidates,
-            target,
-            sparse_output=sparse_output,
-            as_frame=as_frame,
-            cv=cv,
-            layout=layout.name,
-            filename=os.fspath(path),
-            DESCR=f"{path.name}: {X.shape[0]} samples, {X.shape[1]} features, "
-            f"{len(classes)} classes, read from a MATLAB file of {layout.name} layout.",
-        )
+        X, S, target, cv = _interpret(variables, layout, class_axis, allow_noise, budget)
+        shape = f"{X.shape[0]} samples, {X.shape[1]} features, {S.shape[1]} classes"
+        more = {
+            "cv": cv,
+            "layout": layout.name,
+            "filename": os.fspath(path),
+            "DESCR": f"{path.name}: {shape}, read from a MATLAB file of {layout.name} layout.",
+        }
+        budget.spend(64 * (X.shape[1] + S.shape[1]), "the list of feature and class names")
+        if as_frame and sp.issparse(X):
+            budget.spend(8 * math.prod(X.shape), "the dense frame of features")
+        bunch = make_bunch(X, S, target, sparse_output, as_frame, more)
     except (ValueError, MemoryError) as error:
-        raise ValueError(f"cannot read {os.fspath(path)!r}: {error}") from error
+        raise ValueError(f"Cannot read {os.fspath(path)!r}: {error}.") from error
     return (bunch.data, bunch.candidates, bunch.target) if return_X_S_y else bunch
 
 
@@ -183,22 +181,12 @@ def _read_variables(path: Path, budget: Budget) -> dict[str, Any]:
             return read_level73(path, budget)
         for start, what in _IMPOSTORS.items():
             if head.lstrip().startswith(start):
-                raise ValueError(f"this is {what}")
+                raise ValueError(f"it is {what}")
         if len(head) < 128 or head[126:128] not in (b"IM", b"MI"):
-            raise ValueError(
-                "this is no MATLAB file of level 5 or v7.3 (wrong header); if MATLAB opens it, "
-                "save it again with save(…, '-v7')"
-            )
-        return read_level5(head + file.read(), budget)
-
-
-def _count_output(budget: Budget, X: Any, S: Any, as_frame: bool, sparse_output: bool) -> None:
-    """Raise ValueError if dense results or names would take more than the file may."""
-    budget.spend(64 * (X.shape[1] + S.shape[1]), "the list of feature and class names")
-    if not sparse_output:
-        budget.spend(S.shape[0] * S.shape[1], "the dense matrix of candidates")
-    if as_frame and sp.issparse(X):
-        budget.spend(8 * X.shape[0] * X.shape[1], "the dense frame of features")
+            remedy = "If MATLAB opens it, save it again with save(…, '-v7')"
+            raise ValueError(f"it is not a MATLAB file of level 5 or v7.3. {remedy}")
+        file.seek(0)
+        return read_level5(file.read(), budget)
 
 
 def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
@@ -206,11 +194,11 @@ def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
         for layout in _LAYOUTS:
             if layout.data in scope and layout.candidates in scope:
                 return layout, scope
-    found = _list_shapes(variables)
+    found = _list_shapes(variables) or "no variables"
     known = "; ".join(f"{x.name}: {', '.join(filter(None, astuple(x)[1:]))}" for x in _LAYOUTS)
     raise ValueError(
-        f"its layout is unknown. Found: {found or 'no variables'}. Known: {known}; or these as the "
-        "fields of a struct. Rename the variables, or pass the arrays to an estimator directly"
+        f"its layout is unknown. Found: {found}. Known: {known}; or these as the fields of a "
+        "struct. Rename the variables, or pass the arrays to an estimator directly"
     )
 
 
@@ -227,145 +215,127 @@ def _shape_of(value: Any) -> str:
     return "×".join(map(str, value.shape))
 
 
-def _interpret(scope: dict[str, Any], layout: _Layout, class_axis: int | None, allow_noise: bool):
-    """Turn a layout's variables into features, classes, candidates, true labels and folds."""
-    X, S, y, axis = _part(scope, layout.data, layout.candidates, layout.truth, class_axis)
+def _interpret(
+    scope: dict[str, Any], layout: _Layout, axis: int | None, allow_noise: bool, budget: Budget
+) -> tuple[Any, np.ndarray, np.ndarray | None, _Folds | None]:
+    """Turn a layout's variables into features, candidates, true labels and folds."""
+    names = (layout.data, layout.candidates, layout.truth)
+    X, S, y, axis = _read_part(scope, names, axis, budget)
     cv = _stored_folds(scope, X.shape[0])
     if layout.test_data and layout.test_data in scope:
-        test = (layout.test_data, layout.test_truth)
-        if layout.test_truth not in scope:
-            raise ValueError(f"{test[0]} is there but {test[1]}, its true labels, is not")
-        if y is None:
-            raise ValueError(f"{test[1]} is there but {layout.truth}, for the other rows, is not")
-        X_test, S_test, y_test, _ = _part(scope, *test, test[1], class_axis, fallback=axis)
+        names = (layout.test_data, layout.test_truth, layout.test_truth)
+        X_test, S_test, y_test, _ = _read_part(scope, names, axis, budget)
+        if y is None or y_test is None:
+            raise ValueError(f"{layout.truth} is missing")
         if X_test.shape[1] != X.shape[1] or S_test.shape[1] != S.shape[1]:
-            raise ValueError(
-                f"the test part has {X_test.shape[1]} features and {S_test.shape[1]} classes, the "
-                f"training part {X.shape[1]} and {S.shape[1]}"
-            )
-        n_train, n = X.shape[0], X.shape[0] + X_test.shape[0]
-        stack = sp.vstack if sp.issparse(X) and sp.issparse(X_test) else _dense_stack
-        X, S, y = stack([X, X_test]), sp.vstack([S, S_test]), np.concatenate([y, y_test])
-        cv = [(np.arange(n_train), np.arange(n_train, n))]
-    classes, S = check_candidates(S)
+            raise ValueError("the training and the test part differ in features or classes")
+        n_train, parts = X.shape[0], [X, X_test]
+        if all(map(sp.issparse, parts)):
+            X = sp.vstack(parts, format="csr")
+        else:
+            X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
+        S, y = np.vstack([S, S_test]), np.concatenate([y, y_test])
+        cv = [(np.arange(n_train), np.arange(n_train, X.shape[0]))]
+    empty = np.flatnonzero(~S.any(axis=1))
+    if len(empty):
+        raise ValueError(f"every row must have a candidate, got none in row {empty[0]}")
     if y is not None and not allow_noise:
-        outside = np.flatnonzero(~np.asarray(S[np.arange(len(y)), y]).ravel())
+        outside = np.flatnonzero(~S[np.arange(len(S)), y])
         if len(outside):
             raise ValueError(
-                f"row {outside[0]}: the true label {y[outside[0]]} is not among the candidates "
-                f"({len(outside)} such row(s)); pass allow_noise=True if that is meant"
+                f"the true label must be a candidate, got {y[outside[0]]} in row {outside[0]} "
+                f"({len(outside)} such rows). Pass allow_noise=True if that is meant"
             )
-    return X, classes, S, y, cv
+    return X, S, y, cv
 
 
-def _dense_stack(parts: list[Any]) -> np.ndarray:
-    return np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
-
-
-def _class_axis(shape: tuple[int, ...], n_samples: int, name: str, fallback: int | None) -> int:
-    if shape != (n_samples, n_samples):
-        return 1 if shape[0] == n_samples else 0
-    if fallback is None:
-        raise ValueError(
-            f"{name} is {n_samples} × {n_samples}, so that samples and classes cannot be told "
-            "apart; pass class_axis=0 if it is classes × samples (PALM), 1 if the other way round"
-        )
-    return fallback
-
-
-def _part(
-    scope: dict[str, Any],
-    data: str,
-    candidates: str,
-    truth: str,
-    class_axis: int | None,
-    fallback: int | None = None,
-):
+def _read_part(
+    scope: dict[str, Any], names: tuple[str, str, str], axis: int | None, budget: Budget
+) -> tuple[Any, np.ndarray, np.ndarray | None, int]:
     """Orient one part's matrices: rows are samples, columns features or classes."""
+    data, candidates, truth = names
     X, S = _matrix(scope, data), _matrix(scope, candidates)
     if X.shape[0] not in S.shape and X.shape[1] in S.shape:
         X = X.T  # stored as features × samples
     n_samples = X.shape[0]
-    if class_axis is None:
-        class_axis = _class_axis(S.shape, n_samples, candidates, fallback)
-    if S.shape[1 - class_axis] != n_samples:
+    if axis is None and S.shape == (n_samples, n_samples):
         raise ValueError(
-            f"{data} is {_shape_of(X)} and {candidates} {_shape_of(S)}: no common number of "
-            f"samples with class_axis={class_axis}"
+            f"{candidates} is {n_samples} × {n_samples}, which may be read in two ways. Pass "
+            "class_axis=0 if it is classes × samples (PALM), 1 if it is samples × classes"
         )
+    axis = int(S.shape[0] == n_samples) if axis is None else axis
+    if S.shape[1 - axis] != n_samples:
+        found = f"{data} is {_shape_of(X)} and {candidates} {_shape_of(S)}"
+        raise ValueError(f"{found}: no common number of samples with class_axis={axis}")
     y = None
     if truth in scope:
         Y = _matrix(scope, truth)
         if Y.shape != S.shape:
-            raise ValueError(
-                f"{candidates} is {_shape_of(S)} but {truth} is {_shape_of(Y)}; both need one row "
-                "per sample and one column per class, or both the opposite"
-            )
-        y = _one_per_row(sp.csr_array(Y if class_axis else Y.T), truth)
-    S = sp.csr_array(S if class_axis else S.T)
-    if sp.issparse(X):
-        return sp.csr_array(X, dtype=float), S, y, class_axis
-    return np.ascontiguousarray(X, dtype=float), S, y, class_axis
+            raise ValueError(f"{candidates} is {_shape_of(S)}, but {truth} is {_shape_of(Y)}")
+        Y = _labels(Y if axis else Y.T, truth, budget)
+        bad = np.flatnonzero(Y.sum(axis=1) != 1)
+        if len(bad):
+            found = f"{Y[bad[0]].sum()} in row {bad[0]} ({len(bad)} such rows)"
+            raise ValueError(f"{truth} must hold one true label per sample, got {found}")
+        y = Y.argmax(axis=1)
+    S = _labels(S if axis else S.T, candidates, budget)
+    X = sp.csr_array(X, dtype=float) if sp.issparse(X) else np.array(X, dtype=float, order="C")
+    return X, S, y, axis
 
 
 def _matrix(scope: dict[str, Any], name: str) -> Any:
+    if name not in scope:
+        raise ValueError(f"{name} is missing")
     value = scope[name]
-    if not (isinstance(value, np.ndarray) or sp.issparse(value)) or len(value.shape) != 2:
-        raise ValueError(f"{name} is {_shape_of(value)}; expected a matrix of numbers")
-    if 0 in value.shape:
-        raise ValueError(f"{name} is {_shape_of(value)}: empty")
+    is_matrix = isinstance(value, np.ndarray) or sp.issparse(value)
+    if not is_matrix or len(value.shape) != 2 or 0 in value.shape:
+        raise ValueError(f"{name} must be a matrix of numbers and not empty, is {_shape_of(value)}")
     return value
 
 
-def _one_per_row(truth: sp.csr_array, name: str) -> np.ndarray:
-    truth.eliminate_zeros()
-    bad = np.flatnonzero(np.diff(truth.indptr) != 1)
-    if len(bad):
-        count = np.diff(truth.indptr)[bad[0]]
-        raise ValueError(
-            f"row {bad[0]} has {count} true labels in {name} ({len(bad)} such row(s)); every "
-            "sample has exactly one"
-        )
-    odd = np.flatnonzero(truth.data != 1)
-    if len(odd):
-        raise ValueError(
-            f"row {odd[0]} of {name} holds {truth.data[odd[0]]!s}; only 0 and 1 are allowed"
-        )
-    return truth.indices.astype(np.int64)
+def _labels(matrix: Any, name: str, budget: Budget) -> np.ndarray:
+    """Return a label matrix as a dense array of bool; every value must be 0 or 1."""
+    budget.spend(math.prod(matrix.shape), f"the dense matrix of {name}")
+    values = matrix.data if sp.issparse(matrix) else matrix
+    wrong = np.argwhere((values != 0) & (values != 1))
+    if len(wrong):
+        at = tuple(wrong[0])
+        row, column = (part[at[0]] for part in matrix.tocoo().coords) if len(at) == 1 else at
+        place = f"row {row}, column {column}"
+        raise ValueError(f"{name} must hold only 0 and 1, got {values[at]!s} in {place}")
+    marks = matrix.astype(bool)
+    return marks.toarray() if sp.issparse(marks) else np.ascontiguousarray(marks)
 
 
-def _stored_folds(scope: dict[str, Any], n_samples: int) -> list[tuple[np.ndarray, ...]] | None:
+def _stored_folds(scope: dict[str, Any], n_samples: int) -> _Folds | None:
     for names in _FOLDS:
         if all(name in scope for name in names):
-            sides = [_fold_rows(scope[name], name, n_samples) for name in names]
-            if len(sides[0]) != len(sides[1]):
-                raise ValueError(
-                    f"{names[0]} holds {len(sides[0])} folds but {names[1]} {len(sides[1])}"
-                )
-            for fold, (train, test) in enumerate(zip(*sides, strict=True)):
-                shared = np.intersect1d(train, test)
-                if len(shared):
+            train, test = (_fold_rows(scope[name], name, n_samples) for name in names)
+            if len(train) != len(test):
+                raise ValueError(f"{names[0]} holds {len(train)} folds, but {names[1]} {len(test)}")
+            for fold, sides in enumerate(zip(train, test, strict=True)):
+                if len(shared := np.intersect1d(*sides)):
                     raise ValueError(f"fold {fold} has row {shared[0]} in both of its parts")
-            return list(zip(*sides, strict=True))
+            return list(zip(train, test, strict=True))
     return None
 
 
 def _fold_rows(cell: Any, name: str, n_samples: int) -> list[np.ndarray]:
-    folds = cell if isinstance(cell, list) else [cell]
     rows = []
-    for fold, value in enumerate(folds):
-        value = value.toarray() if sp.issparse(value) else value
+    for fold, value in enumerate(cell if isinstance(cell, list) else [cell]):
+        if sp.issparse(value) and math.prod(value.shape) == n_samples:
+            value = value.toarray()
         if not isinstance(value, np.ndarray) or value.size == 0:
-            raise ValueError(f"{name}, fold {fold}, is {_shape_of(value)}; expected row numbers")
+            raise ValueError(f"{name} must hold row numbers, is {_shape_of(value)} in fold {fold}")
         value = value.ravel()
         if len(value) == n_samples > 1 and np.isin(value, (0, 1)).all():
             rows.append(np.flatnonzero(value))
             continue
-        if (value != np.floor(value)).any() or value.min() < 1 or value.max() > n_samples:
-            bad = value[(value != np.floor(value)) | (value < 1) | (value > n_samples)][0]
+        wrong = value[(value != np.floor(value)) | (value < 1) | (value > n_samples)]
+        if len(wrong):
             raise ValueError(
-                f"{name}, fold {fold}, holds {bad!s}; expected row numbers from 1 to {n_samples}, "
-                f"or a 0/1 mask of {n_samples} rows"
+                f"{name} must hold row numbers from 1 to {n_samples}, or 0/1 masks of {n_samples} "
+                f"rows, got {wrong[0]!s} in fold {fold}"
             )
         rows.append(value.astype(np.int64) - 1)
     return rows

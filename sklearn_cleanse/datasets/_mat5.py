@@ -1,14 +1,16 @@
 """MATLAB level-5 files, read without trusting them.
 
-`scipy.io.loadmat` (1.17) is not safe on such files: of 20,000 mutated ones, 113 ended the process
-(segmentation fault or bus error), one did not finish, 3 took more than 100 MB, and errors were of
-11 types; a file of a megabyte that nests cells 10,000 deep overflows the stack. This
-reader knows only what a data file needs (numbers, sparse matrices, cells, structs), never looks
+This reader knows what a data file needs (numbers, sparse matrices, cells, structs), never looks
 outside the bytes that an element owns, and raises nothing but ValueError.
 """
 
+# Why not scipy.io.loadmat (1.17): of 20,000 damaged files, 88 end the process by heap corruption
+# even if every sparse matrix is checked (1,570 without that check), and a file of a megabyte that
+# nests cells 10,000 deep overflows the stack.
+
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,14 +20,11 @@ import numpy as np
 
 from ._variables import Budget, Unread, cast_exactly, csc_from_parts
 
-__all__ = ["read_level5"]
-
 _MATRIX, _COMPRESSED = 14, 15
-_STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
-_STORED |= {12: "i8", 13: "u8"}
+_STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 12: "i8", 13: "u8"}
+_STORED |= {7: "f4", 9: "f8"}
 _CELL, _STRUCT, _SPARSE = 1, 2, 5
-_NUMERIC = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4"}
-_NUMERIC |= {14: "i8", 15: "u8"}
+_NUMERIC = dict(enumerate(["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"], 6))
 _LOGICAL, _COMPLEX = 0x02, 0x08
 _MAX_DIMS = 32
 _MAX_NAME = 4096  # MATLAB allows 2048 bytes
@@ -34,16 +33,13 @@ _MAX_NAME = 4096  # MATLAB allows 2048 bytes
 def read_level5(raw: bytes, budget: Budget) -> dict[str, Any]:
     """Return a level-5 file's variables: arrays, csc_arrays, lists (cells), dicts (structs)."""
     order = {b"IM": "<", b"MI": ">"}[raw[126:128]]
-    variables = {}
+    variables: dict[str, Any] = {}
     position = 128
     while position < len(raw):
         kind, size, body = _tag(raw, position, order)
         position = body + size
         if position > len(raw):
-            raise ValueError(
-                f"the file is cut short: variable {len(variables)} should end at byte {position}, "
-                f"the file ends at byte {len(raw)}"
-            )
+            raise ValueError(f"the file is cut short in variable {len(variables)}")
         element = memoryview(raw)[body:position]
         if kind == _COMPRESSED:
             kind, element = _inflate(element, order, budget)
@@ -70,15 +66,12 @@ def _tag(raw: Any, position: int, order: str) -> tuple[int, int, int]:
 def _inflate(element: memoryview, order: str, budget: Budget) -> tuple[int, memoryview]:
     stream = zlib.decompressobj()
     try:
-        head = stream.decompress(element, 8)
-        if len(head) < 8:
-            raise ValueError("a compressed variable is cut short")
-        kind, size = struct.unpack(order + "II", head)
+        kind, size = struct.unpack(order + "II", stream.decompress(element, 8))
         budget.spend(size, "a compressed variable")
         body = stream.decompress(stream.unconsumed_tail, size)
         # One more byte is asked for so that zlib reaches the end and compares its checksum.
         more = stream.decompress(stream.unconsumed_tail, 1)
-    except (zlib.error, MemoryError, OverflowError) as error:
+    except (zlib.error, struct.error, MemoryError, OverflowError) as error:
         raise ValueError(f"a compressed variable is damaged ({error})") from None
     if len(body) != size or more or not stream.eof:
         raise ValueError(f"a compressed variable does not hold the {size} bytes it declares")
@@ -106,34 +99,34 @@ def _matrix(content: memoryview, order: str, budget: Budget, depth: int) -> tupl
         name = _text(next(parts)[1])
         if len(flags) < 2 or not 2 <= len(dims) <= _MAX_DIMS or min(dims) < 0:
             raise ValueError(f"variable {name!r} has a damaged header ({len(dims)} dimensions)")
-        dims = tuple(dims.tolist())
+        shape = tuple(dims.tolist())
         kind, options = int(flags[0]) & 0xFF, int(flags[0]) >> 8
         if options & _COMPLEX:
             raise ValueError(f"variable {name!r} holds complex numbers; data are real")
         if kind in _NUMERIC:
             values = _numbers(*next(parts), order, budget)
             dtype = bool if options & _LOGICAL else _NUMERIC[kind]
-            return name, _reshape(cast_exactly(values, dtype), dims)
+            return name, _reshape(cast_exactly(values, dtype), shape)
         if kind == _SPARSE:
             indices = _integers(*next(parts), order, budget)
             indptr = _integers(*next(parts), order, budget)
             values = _numbers(*next(parts), order, budget)
-            if len(dims) != 2 or len(indptr) != dims[1] + 1:
-                raise ValueError(f"sparse matrix {name!r} does not fit its dimensions {dims}")
-            return name, csc_from_parts(values, indices, indptr, dims[0], budget)
+            if len(shape) != 2 or len(indptr) != shape[1] + 1:
+                raise ValueError(f"sparse matrix {name!r} does not fit its dimensions {shape}")
+            return name, csc_from_parts(values, indices, indptr, shape[0], budget)
         if kind == _CELL:
             return name, [_child(part, order, budget, depth) for part in parts]
         if kind == _STRUCT:
             width = _integers(*next(parts), order, budget)
             names = next(parts)[1]
             if len(width) != 1 or width[0] < 1:
-                raise ValueError(f"struct {name!r} does not say how long its field names are")
+                raise ValueError(f"struct {name!r} does not declare the length of its field names")
             starts = range(0, len(names), int(width[0]))
             budget.spend(64 * len(starts), f"the list of fields of {name!r}")
             fields = [_text(names[i : i + starts.step]).split("\0")[0] for i in starts]
-            values = [_child(part, order, budget, depth) for part in parts]
-            if len(values) == len(fields):  # an array of structs is not a data set
-                return name, dict(zip(fields, values, strict=True))
+            children = [_child(part, order, budget, depth) for part in parts]
+            if len(children) == len(fields):  # an array of structs is not a data set
+                return name, dict(zip(fields, children, strict=True))
     except StopIteration:
         raise ValueError("a variable ends before its content") from None
     return name, Unread()
@@ -166,13 +159,11 @@ def _numbers(kind: int, content: memoryview, order: str, budget: Budget) -> np.n
     if len(content) % dtype.itemsize:
         raise ValueError(f"{len(content)} bytes do not divide into numbers of {dtype.itemsize}")
     budget.spend(8 * (len(content) // dtype.itemsize), "a matrix")
-    return np.frombuffer(content, dtype).astype(dtype.newbyteorder("="))
+    values = np.frombuffer(content, dtype)  # a view of the file's content, which is not copied
+    return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
 
 
 def _reshape(values: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
-    expected = 1
-    for dim in dims:
-        expected *= dim  # Python's integers: numpy's would overflow on a damaged header
-    if len(values) != expected:
+    if len(values) != math.prod(dims):
         raise ValueError(f"an array of dimensions {dims} holds {len(values)} values")
     return values.reshape(dims, order="F")

@@ -1,14 +1,15 @@
 """MATLAB v7.3 files: HDF5, read by h5py into the same types as level 5.
 
-Only what lies in the file itself is followed: links and storage that point to other files are
-refused. The HDF5 library allocates what a file declares, so sizes are checked before each read.
-What it does with damaged metadata is beyond our reach, except where `_check_superblock` says so.
+Only what lies in the file itself is followed: links and storage that point to other files raise.
+The HDF5 library allocates what a file declares, so sizes are checked before each read.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ import numpy as np
 
 from ._variables import Budget, Unread, cast_exactly, csc_from_parts
 
-__all__ = ["read_level73"]
-
 _DEFLATE, _SHUFFLE = 1, 2  # HDF5's numbers of the filters that MATLAB uses
 _CHUNK_COST = 4096  # bytes that the HDF5 library keeps per chunk while it reads
+_NO_DRIVER = b"\x08\x08" + b"\xff" * 8
 _MAX_ATTRIBUTE = 1024  # bytes; MATLAB's attributes are a class name or a number
 
 
@@ -29,39 +29,41 @@ def read_level73(path: Path, budget: Budget) -> dict[str, Any]:
     try:
         import h5py
     except ImportError as error:
-        raise ImportError(
-            'a MATLAB v7.3 file needs h5py: pip install "sklearn-cleanse[data]", or save the file '
-            "from MATLAB without -v7.3"
-        ) from error
+        remedy = 'pip install "sklearn-cleanse[data]", or save it from MATLAB without -v7.3'
+        raise ImportError(f"A MATLAB v7.3 file needs h5py: {remedy}.") from error
     try:
-        _check_superblock(path)
+        _check_metadata(path)
         with h5py.File(path, "r") as file:
             return _group(file, h5py, budget, 0)
     except Exception as error:  # h5py raises a dozen types on damaged files; one is enough
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def _check_superblock(path: Path) -> None:
-    """Raise ValueError for a file header that MATLAB does not write and HDF5 2.0 cannot be given.
-
-    A block of driver information is allocated at the size it claims (2 GB for a file of 139
-    bytes), and chunks of size 0 in the format of version 3 end the process.
-    """
-    with open(path, "rb") as file:
-        head = file.read(1024)
-    block = head[head.index(b"\x89HDF") :]
-    version, driver = block[8], 48 + 4 * block[8]
+def _check_metadata(path: Path) -> None:
+    """Raise ValueError for metadata that MATLAB does not write and HDF5 2.0 cannot be given."""
+    # HDF5 allocates a block of driver information at the size it claims (2 GB for a file of 139
+    # bytes), chunks of size 0 in the format of version 3 end the process, and a heap's list of
+    # free blocks that runs in a circle takes all memory (a damaged file of 8 kB).
+    raw = path.read_bytes()
+    base = raw.index(b"\x89HDF")
+    version, driver = raw[base + 8], base + 48 + 4 * raw[base + 8]
     if version > 2:
-        raise ValueError(
-            f"its HDF5 header is of version {version}, which MATLAB does not write; if h5py wrote "
-            'it, write it again with libver="v108"'
-        )
-    if version < 2 and (block[13:15] != b"\x08\x08" or block[driver : driver + 8] != b"\xff" * 8):
+        remedy = 'If h5py wrote it, write it again with libver="v108"'
+        raise ValueError(f"its HDF5 header is of version {version}, not MATLAB's. {remedy}")
+    if version < 2 and raw[base + 13 : base + 15] + raw[driver : driver + 8] != _NO_DRIVER:
         raise ValueError("its HDF5 header names a file driver, which MATLAB does not")
+    for heap in re.finditer(b"HEAP\0\0\0\0", raw):
+        size, free, start = struct.unpack_from("<QQQ", raw, heap.end())
+        seen: set[int] = set()
+        while free < size and free != 1 and free not in seen:  # 1 ends the list
+            seen.add(free)
+            (free,) = struct.unpack_from("<Q", raw, base + start + free)
+        if free in seen:
+            raise ValueError("the free blocks of an HDF5 heap form a circle")
 
 
 def _group(group: Any, h5py: Any, budget: Budget, depth: int) -> dict[str, Any]:
-    # Names that start with # are MATLAB's own: what cells refer to.
+    # MATLAB's own names start with #: what cells refer to.
     names = [name for name in group if not name.startswith("#")]
     return {name: _value(_member(group, name, h5py), h5py, budget, depth) for name in names}
 
@@ -85,14 +87,12 @@ def _value(node: Any, h5py: Any, budget: Budget, depth: int) -> Any:
     if not isinstance(node, h5py.Dataset):
         return Unread()
     kind = _attribute(node, "MATLAB_class", h5py)
-    if kind == b"char":
-        return Unread()
-    if _attribute(node, "MATLAB_empty", h5py):
+    if kind != b"char" and _attribute(node, "MATLAB_empty", h5py):
         return [] if kind == b"cell" else np.empty((0, 0))
     if h5py.check_ref_dtype(node.dtype) is h5py.Reference:
         references = _array(node, h5py, budget).ravel()
         return [_value(node.file[ref], h5py, budget, depth + 1) for ref in references]
-    if node.dtype.kind not in "biuf":
+    if kind == b"char" or node.dtype.kind not in "biuf":
         return Unread()
     # HDF5 lists dimensions in the opposite order of MATLAB.
     values = _array(node, h5py, budget).T
@@ -106,13 +106,13 @@ def _attribute(node: Any, name: str, h5py: Any) -> Any:
     attribute = h5py.h5a.open(node.id, key)
     size = math.prod(attribute.shape) * attribute.dtype.itemsize
     if size > _MAX_ATTRIBUTE or attribute.dtype.kind == "O":
-        raise ValueError(f"the attribute {name} of {node.name!r} is no MATLAB attribute")
+        raise ValueError(f"the attribute {name} of {node.name!r} is not one of MATLAB's")
     return node.attrs[name]
 
 
 def _array(node: Any, h5py: Any, budget: Budget) -> np.ndarray:
     if not isinstance(node, h5py.Dataset) or node.shape is None:
-        raise ValueError(f"variable {node.name!r} is no array")
+        raise ValueError(f"variable {node.name!r} is not an array")
     if node.external or node.is_virtual:
         raise ValueError(f"variable {node.name!r} is stored in another file, which is not opened")
     what = f"variable {node.name!r}"
@@ -124,18 +124,16 @@ def _array(node: Any, h5py: Any, budget: Budget) -> np.ndarray:
 
 def _check_chunks(node: Any, budget: Budget, what: str) -> None:
     """Raise ValueError if the chunks are too many or too large, stored or unpacked."""
-    counts = [-(-n // chunk) for n, chunk in zip(node.shape, node.chunks, strict=True)]
+    axes = [range(0, n, step) for n, step in zip(node.shape, node.chunks, strict=True)]
     n_bytes = math.prod(node.chunks) * node.dtype.itemsize
-    budget.spend(_CHUNK_COST * math.prod(counts) + n_bytes, what)
+    budget.spend(_CHUNK_COST * math.prod(map(len, axes)) + n_bytes, what)
     properties = node.id.get_create_plist()
     filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
     if not set(filters) <= {_DEFLATE, _SHUFFLE} or len(set(filters)) != len(filters):
-        raise ValueError(f"{what} is packed by the HDF5 filters {filters}; expected gzip, shuffle")
-    file_size = node.file.id.get_filesize()
-    steps = zip(node.shape, node.chunks, strict=True)
-    for offset in itertools.product(*(range(0, n, chunk) for n, chunk in steps)):
+        raise ValueError(f"{what} is packed by the HDF5 filters {filters}")
+    for offset in itertools.product(*axes):
         stored = node.id.get_chunk_info_by_coord(offset)
-        if stored.size > file_size:
+        if stored.size > node.file.id.get_filesize():
             raise ValueError(f"{what} has a chunk that is longer than the file")
         skipped = _DEFLATE in filters and stored.filter_mask >> filters.index(_DEFLATE) & 1
         if _DEFLATE not in filters or skipped or stored.size == 0:

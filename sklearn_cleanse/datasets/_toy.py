@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import make_classification
@@ -10,23 +11,21 @@ from sklearn.utils import check_random_state
 
 from ._generate import make_candidates
 
-__all__ = ["long_tail_rows", "make_partial_classification"]
-
 
 def make_partial_classification(
-    n_samples=100,
-    n_features=20,
-    n_classes=4,
+    n_samples: int = 100,
+    n_features: int = 20,
+    n_classes: int = 4,
     *,
-    kind="flip",
-    flip_proba=0.3,
-    clean_rate=None,
-    noise=0.0,
-    imbalance=1.0,
-    class_sep=1.0,
-    sparse_output=False,
-    random_state=None,
-):
+    source: str = "flip",
+    flip_proba: float = 0.3,
+    clean_rate: float | None = None,
+    noise_rate: float = 0.0,
+    imbalance: float = 1.0,
+    class_sep: float = 1.0,
+    sparse_output: bool = False,
+    random_state: Any = None,
+) -> tuple[np.ndarray, Any, np.ndarray]:
     """Make a toy problem: one Gaussian cluster per class, and candidates around the truth.
 
     Parameters
@@ -38,15 +37,16 @@ def make_partial_classification(
         others are noise.
     n_classes : int, default=4
         Classes.
-    kind : {"uniform", "flip", "confusable", "instance", "bag", "dictionary"}, default="flip"
-        How wrong labels join the candidates; see `make_candidates`, which has further options
-        for some kinds.
+    source : {"uniform", "flip", "class-dependent", "instance-dependent", "bag", "lexicon"}, \
+            default="flip"
+        Where wrong candidates come from; see `make_candidates`, which has further options for
+        some sources.
     flip_proba : float in [0, 1], default=0.3
         The (mean) probability of a wrong label.
     clean_rate : float in [0, 1], default=None
-        The share of samples with a single candidate; what ``kind`` gives if None.
-    noise : float in [0, 1], default=0.0
-        The share of samples whose true label is not a candidate.
+        The proportion of samples with a single candidate; what ``source`` gives if None.
+    noise_rate : float in [0, 1], default=0.0
+        The proportion of samples whose true label is not a candidate.
     imbalance : float, default=1.0
         How many times larger the first class is than the last; sizes fall geometrically.
     class_sep : float, default=1.0
@@ -75,45 +75,26 @@ def make_partial_classification(
     20
     """
     if n_classes < 2:
-        raise ValueError(f"n_classes is {n_classes!r}; at least two classes are needed")
+        raise ValueError(f"`n_classes` must be at least 2, got {n_classes!r}.")
     n_informative = max(n_features // 2, int(np.ceil(np.log2(n_classes))))
     if n_informative > n_features:
-        raise ValueError(
-            f"n_features is {n_features!r}, too few to tell {n_classes} classes apart; "
-            f"at least {n_informative} are needed"
-        )
+        least = f"{n_informative} for {n_classes} classes"
+        raise ValueError(f"`n_features` must be at least {least}, got {n_features!r}.")
     rng = check_random_state(random_state)
-    X, y = make_classification(
-        n_samples,
-        n_features,
-        n_informative=n_informative,
-        n_redundant=0,
-        n_classes=n_classes,
-        n_clusters_per_class=1,
-        weights=_tail(n_classes, imbalance),
-        flip_y=0.0,
-        class_sep=class_sep,
-        random_state=rng,
-    )
-    S = make_candidates(
-        y,
-        kind,
-        flip_proba=flip_proba,
-        clean_rate=clean_rate,
-        noise=noise,
-        X=X,
-        classes=np.arange(n_classes),
-        sparse_output=sparse_output,
-        random_state=rng,
-    )
-    return X, S, y
+    sizes: Any = {"n_informative": n_informative, "n_redundant": 0, "n_classes": n_classes}
+    sizes |= {"n_clusters_per_class": 1, "flip_y": 0.0, "weights": _tail(n_classes, imbalance)}
+    sizes["class_sep"] = class_sep
+    X, y = make_classification(n_samples, n_features, random_state=rng, **sizes)
+    rates: Any = {"flip_proba": flip_proba, "clean_rate": clean_rate, "noise_rate": noise_rate}
+    known: Any = {"X": X, "classes": range(n_classes), "sparse_output": sparse_output}
+    return X, make_candidates(y, source, random_state=rng, **rates, **known), y
 
 
-def long_tail_rows(y, imbalance, *, random_state=None):
+def long_tail_rows(y: Any, imbalance: float, *, random_state: Any = None) -> np.ndarray:
     """Choose rows so that class sizes fall geometrically: a long-tailed version of a data set.
 
-    Choose the rows first and draw candidates for them afterwards, by any kind of
-    `make_candidates`: then rare classes are rare in bags and dictionaries as well.
+    Choose the rows first and draw candidates for them afterwards, by any source of
+    `make_candidates`: then rare classes are rare in bags and lexicons as well.
 
     Parameters
     ----------
@@ -126,7 +107,7 @@ def long_tail_rows(y, imbalance, *, random_state=None):
 
     Returns
     -------
-    rows : ndarray of int
+    rows : ndarray of shape (n_chosen,), dtype int
         The rows chosen, in ascending order. The first class keeps as many rows as the proportions
         allow.
 
@@ -138,7 +119,7 @@ def long_tail_rows(y, imbalance, *, random_state=None):
     >>> np.bincount(y[long_tail_rows(y, imbalance=4, random_state=0)])
     array([100,  50,  25])
 
-    Any kind of candidates can follow:
+    Any source of candidates can follow:
 
     >>> from sklearn_cleanse.datasets import make_candidates
     >>> y = y[long_tail_rows(y, imbalance=4, random_state=0)]
@@ -148,9 +129,9 @@ def long_tail_rows(y, imbalance, *, random_state=None):
     """
     rng = check_random_state(random_state)
     labels, columns = np.unique(np.asarray(y), return_inverse=True)
-    shares = _tail(len(labels), imbalance)
+    proportions = _tail(len(labels), imbalance)
     sizes = np.bincount(columns)
-    wanted = np.maximum(1, np.round((sizes / shares).min() * shares)).astype(int)
+    wanted = np.maximum(1, np.round((sizes / proportions).min() * proportions)).astype(int)
     chosen = [
         rng.permutation(np.flatnonzero(columns == column))[:size]
         for column, size in enumerate(wanted)
@@ -158,11 +139,8 @@ def long_tail_rows(y, imbalance, *, random_state=None):
     return np.sort(np.concatenate(chosen))
 
 
-def _tail(n_classes: int, imbalance: float) -> np.ndarray:
-    if not isinstance(imbalance, Real) or not 1 <= imbalance < np.inf:
-        raise ValueError(
-            f"imbalance is {imbalance!r}; expected a number of at least 1, the size of the first "
-            "class divided by that of the last"
-        )
-    shares = float(imbalance) ** -np.linspace(0, 1, n_classes)
-    return shares / shares.sum()
+def _tail(n_classes: int, imbalance: Any) -> np.ndarray:
+    if not isinstance(imbalance, Real) or not 1 <= float(imbalance) < np.inf:
+        raise ValueError(f"`imbalance` must be a number of at least 1, got {imbalance!r}.")
+    proportions = float(imbalance) ** -np.linspace(0, 1, n_classes)
+    return proportions / proportions.sum()

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["Budget", "Unread", "cast_exactly", "csc_from_parts"]
-
-_MIN_LIMIT, _EXPANSION = 64 * 2**20, 50
 _MAX_NODES = 20_000
 
 
@@ -25,9 +22,8 @@ class Budget:
     Everything is counted before it is allocated, so that a small file cannot fill the memory.
     """
 
-    def __init__(self, max_bytes: int | None, file_size: int):
-        self.limit = max(_MIN_LIMIT, _EXPANSION * file_size) if max_bytes is None else max_bytes
-        self.left = self.limit
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = self.left = max_bytes
         self.nodes = 0
 
     def spend(self, n_bytes: int, what: str) -> None:
@@ -35,8 +31,8 @@ class Budget:
         self.left -= n_bytes
         if self.left < 0:
             raise ValueError(
-                f"{what} declares {n_bytes} bytes, which brings the content beyond the "
-                f"{self.limit} bytes allowed; if you trust the file, pass a larger max_bytes"
+                f"{what} declares {n_bytes} bytes, and the content must take at most "
+                f"max_bytes={self.max_bytes}. If you trust the file, pass a larger `max_bytes`"
             )
 
     def visit(self, depth: int) -> None:
@@ -59,19 +55,21 @@ def cast_exactly(values: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def csc_from_parts(
-    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, rows: int, budget: Budget
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_rows: int, budget: Budget
 ) -> sp.csc_array:
     """Return the sparse matrix of a file's parts, every index of which is checked."""
     if indices.dtype.kind not in "iu" or indptr.dtype.kind not in "iu":
-        raise ValueError("a sparse matrix has indices that are no integers")
+        raise ValueError("the indices of a sparse matrix must be integers")
+    budget.spend(8 * max(0, n_rows), f"a sparse matrix of {n_rows} rows")
     indices, indptr = indices.ravel().astype(np.int64), indptr.ravel().astype(np.int64)
-    data = data.ravel().astype(float)
-    if len(indptr) == 0 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        raise ValueError("a sparse matrix has column pointers that do not ascend from 0")
-    if indptr[-1] > min(len(indices), len(data)):
-        raise ValueError(f"a sparse matrix has {len(data)} values where {indptr[-1]} are declared")
-    indices, data = indices[: indptr[-1]], data[: indptr[-1]]
-    if rows < 0 or (len(indices) and (indices.min() < 0 or indices.max() >= rows)):
-        raise ValueError(f"a sparse matrix of {rows} rows has an entry outside them")
-    budget.spend(8 * rows, f"a sparse matrix of {rows} rows")
-    return sp.csc_array((data, indices, indptr), shape=(rows, len(indptr) - 1))
+    # scipy's full check skips pointers that fall where the last one is 0, and then crashes.
+    if len(indptr) == 0 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError("the column pointers of a sparse matrix must ascend from 0")
+    # MATLAB allocates more entries than it uses.
+    parts = data.ravel()[: indptr[-1]].astype(float), indices[: indptr[-1]], indptr
+    try:
+        matrix = sp.csc_array(parts, shape=(n_rows, len(indptr) - 1))
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"a sparse matrix of {n_rows} rows is malformed: {error}") from error
+    return matrix

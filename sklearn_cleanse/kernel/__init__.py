@@ -1,6 +1,6 @@
 """Closed-form methods for partial labels: kernels and matrix algebra, no network.
 
-`CleanSEKernelClassifier` is the quick form of CleanSE, and the first thing to try. PL-CGR and DPCLS
+`CleanSEKernelClassifier` is the quick form of CleanSE, and the first to try. PL-CGR and DPCLS
 alternate between a kernel ridge regression on the present confidences and an update of the
 confidences inside the candidate sets; they need no torch.
 """
@@ -12,12 +12,8 @@ __all__ = ["CleanSEKernelClassifier", "DPCLSClassifier", "PLCGRClassifier"]
 
 
 def __getattr__(name):
-    if name == "CleanSEKernelClassifier":  # it brings torch along
+    if name == "CleanSEKernelClassifier":  # it imports torch
         from ._cleanse import CleanSEKernelClassifier
 
         return CleanSEKernelClassifier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return __all__

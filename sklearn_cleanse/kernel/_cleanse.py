@@ -6,104 +6,110 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._device import check_magnitude, choose_device
-from .._rows import SparseRows, refuse_text
 from ..base import (
-    PartialLabelMixin,
     check_class_prior,
+    choose_device,
     class_mass,
-    content_rank,
-    first_equals,
+    limit_threads,
     refuse_truth,
     unchanged_on_error,
 )
-from ..candidates import check_graded, check_index
-from ..explanation import assemble, blocks_to_explain, poll_kernel
-from ..votes import KernelModel, fit_kernel_votes
-from ..votes._kernel_votes import regrade_votes
-from ._base import warn_in_group
+from ..calibration import PredictionSetMixin, calibrate, temper, weigh_dependence
+from ..candidates import candidate_softmax, check_candidates, check_index, check_memory
+from ..features import check_features
+from ..votes import KernelModel, fold_scores, make_ridge, metric_votes
+from ..votes._model import distinct_rows
+from ..votes._ridge import count_components, memory_needed
 
 __all__ = ["CleanSEKernelClassifier"]
 
+#: Smallest score: probabilities are not trusted below this.
+_FLOOR = 1e-2
 
-class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
-    """Kernel regression on the votes of all other rows, weighed by label counts.
+#: Rows whose candidates are voted on at a time.
+_BLOCK = 1024
+
+
+class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
+    """Kernel regression on the votes of all other rows, weighted by label counts.
 
     The quick form of CleanSE: no network, nothing to tune, about a second for a thousand rows. Each
     row's candidates are voted on by all *other* rows, by kernel ridge regression in exact
-    leave-one-out form, and votes are weighed by how likely the candidate set is under each label;
-    this is repeated until the votes settle. Predictions are the regression on these votes.
+    leave-one-out form, and votes are weighted by how likely the candidate set is under each label;
+    this is repeated until the votes settle. They are taken twice: from the first votes a metric is
+    learned, in which features count by how much votes change along them, and the second votes use
+    it. Predictions are the regression, without the metric, on the second votes.
 
     Parameters
     ----------
-    ridge : float, default=0.05
-        Ridge of the regression, added to the kernel's diagonal of ones; from 1e-6 to 1e6.
+    alpha : float, default=0.05
+        Ridge of the regression, added to the kernel's diagonal of ones; from 1e-6 to 1e6. Raise it
+        if features are noisy.
     count_strength : float in [0, 1] or "auto", default="auto"
-        How strongly label counts weigh votes. The assumption behind 1 is that a row's wrong
+        How strongly label counts weight votes. The assumption behind 1 is that a row's wrong
         candidates depend on its label alone, as where labels join at random or come in bags.
         "auto" measures how far features predict candidates beyond that, as they do where a set
         belongs to a kind of row. 0 leaves counts out.
-    noise : float in [0, 1) or "auto", default=0.0
-        Share of the rows whose true label is *not* among their candidates. 0: the sets are right.
-        Otherwise votes may name a label outside the set; "auto" estimates the share without true
-        labels, see `sklearn_cleanse.votes.estimate_noise`. `disambiguate` still chooses among the
-        candidates given; `sklearn_cleanse.find_candidate_issues` and `predict` name labels outside.
-    n_landmarks : int, "auto" or None, default="auto"
+    noise_rate : float in [0, 1) or "auto", default=0.0
+        Proportion of rows whose true label is *not* among their candidates. 0: the sets are right.
+        Otherwise votes may name a label outside the set; "auto" estimates the proportion without
+        true labels, see `sklearn_cleanse.votes.estimate_noise_rate`. `disambiguate` still chooses
+        among the candidates given; `sklearn_cleanse.inspection.find_candidate_issues` and `predict`
+        name labels outside.
+    n_components : int, "auto" or None, default="auto"
         Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
-        5,000, then 1,000, fewer where their features would take more than 1 GiB.
-    graded : bool, default=False
-        Whether candidates may be graded: ``y`` is then a matrix of numbers from 0 to 1, those above
-        0 mark candidates, and their ratios within a row are the odds of each before features are
-        looked at, such as the votes of annotators
-        (`sklearn_cleanse.datasets.candidates_from_votes`). If not, such a matrix is refused.
+        8,000, then 1,000, fewer where their features would take more than 1 GiB.
     class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
-        Class shares that predictions are made for, where new rows have others than the training
-        rows, or rare classes matter as much as others: "uniform". A dict or a Series is taken by
-        label, anything else in the order of ``classes_``. It may be changed after `fit`; those of
-        ``class_shares_`` change nothing. Votes, `disambiguate` and ``candidate_proba_`` are as
-        without.
-    max_iter : int, default=20
-        Most rounds of votes.
-    max_memory : float, default=8.0
-        GiB that `fit` may take. What would take more is refused before it starts.
+        Class proportions that predictions are made for, if new rows have others than the training
+        rows, or if rare classes matter as much as others: "uniform". A dict or a Series is taken by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`; passing
+        ``class_proportions_`` has no effect. Votes, `disambiguate` and ``candidate_proba_`` do not
+        depend on it.
     device : str, default="auto"
-        Where to fit. "auto" takes CUDA, then MPS, then the CPU.
+        Where to fit. "auto" takes CUDA if it is available, otherwise the CPU, as does MPS, which
+        has no double precision.
     random_state : int, RandomState instance or None, default=None
-        Draws the landmarks.
+        Draws the components, and above 1,000 rows those that the kernel's widths and the metric are
+        computed from.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    class_shares_ : ndarray of shape (n_classes,)
-        Estimated share of each class among the training rows, as if each had one
-        row more; 0 for a class that is nobody's candidate, whose probability no ``class_prior``
-        changes.
-    candidate_proba_ : {ndarray, csr_array} of shape (n_samples, n_classes)
-        Votes on the training rows: the confidence in each candidate. Sparse if the candidates were.
-    left_out_proba_ : ndarray of shape (n_samples, n_classes)
-        What all other rows say of each training row, candidates or not, as probabilities.
+    class_proportions_ : ndarray of shape (n_classes,)
+        Estimated proportion of each class among the training rows, as if each had one row more;
+        0 for a class that is never a candidate, whose probability ``class_prior`` does not change.
+    candidate_proba_ : ndarray of shape (n_samples, n_classes)
+        The probability of each candidate of the training rows: votes, calibrated.
+    loo_proba_ : ndarray of shape (n_samples, n_classes)
+        Predictions of each training row by all others, candidates or not, as probabilities: those
+        that its last votes come from, in the learned metric.
     label_proba_ : ndarray of shape (n_samples, n_classes)
-        The belief in each label of the training rows. Where ``noise_`` is not 0 it need not be a
-        candidate.
-    dependence_ : float
-        Share of the candidates' variation beyond labels that features predict: about 0 where
+        The votes: the probability of each label of the training rows. If ``noise_rate_`` is not 0
+        it may be above zero outside the candidates.
+    instance_dependence_ : float
+        Proportion of the candidates' variation beyond labels that features predict: about 0 where
         labels join at random or in bags, towards 1 where a set belongs to a kind of row.
     count_strength_ : float
-        How strongly counts weighed the votes.
-    noise_ : float
-        The share of wrong sets that was reckoned with.
+        How strongly counts weighted the votes.
+    noise_rate_ : float
+        The proportion of wrong sets that was assumed.
+    proba_temperature_ : float
+        Temperature of the probabilities, found by the candidates of rows that had no part in their
+        own scores. It does not change predictions. Above 1 it evens probabilities out; 1 for fewer
+        than 30 rows.
     n_iter_ : int
         Rounds of votes taken.
-    n_landmarks_ : int
-        Rows that predictions are made from.
+    n_components_ : int
+        Number of rows that predictions are made from.
+    index_ : pandas.Index or None
+        Index of the training candidates, if they had one.
     model_ : KernelModel
         The regression.
     n_features_in_ : int
@@ -117,10 +123,10 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
 
     Notes
     -----
-    With n rows, m classes and r landmarks, time is O(n³) once and O(n² m) per round for all rows,
-    O(n r²) once and O(n r m) per round with landmarks; memory is O(n²) or O(n r). There are no
-    sample weights: a row that counts twice would vote on itself. Therefore rows with equal features
-    and equal candidates vote once.
+    With n rows, m classes and r components, time is O(n³) once and O(n² m) per round for all rows,
+    O(n r²) once and O(n r m) per round with components; memory is O(n²) or O(n r). `fit` does
+    not take sample weights: a row that counts twice would vote on itself. Therefore rows with equal
+    features and equal candidates vote once.
 
     Examples
     --------
@@ -134,14 +140,11 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "ridge": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "alpha": [Interval(Real, 1e-6, 1e6, closed="both")],
         "count_strength": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
-        "noise": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
-        "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
-        "graded": ["boolean"],
+        "noise_rate": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "class_prior": ["array-like", dict, StrOptions({"uniform"}), None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_memory": [Interval(Real, 0, None, closed="neither")],
         "device": [str, torch.device],
         "random_state": ["random_state"],
     }
@@ -149,25 +152,19 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        ridge=0.05,
+        alpha=0.05,
         count_strength="auto",
-        noise=0.0,
-        n_landmarks="auto",
-        graded=False,
+        noise_rate=0.0,
+        n_components="auto",
         class_prior=None,
-        max_iter=20,
-        max_memory=8.0,
         device="auto",
         random_state=None,
     ):
-        self.ridge = ridge
+        self.alpha = alpha
         self.count_strength = count_strength
-        self.noise = noise
-        self.n_landmarks = n_landmarks
-        self.graded = graded
+        self.noise_rate = noise_rate
+        self.n_components = n_components
         self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.max_memory = max_memory
         self.device = device
         self.random_state = random_state
 
@@ -178,18 +175,18 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
 
     @refuse_truth
     def fit(self, X, y):
-        """Learn from candidate labels.
+        """Fit to candidate labels.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples, dense or sparse. They need no scaling. A gap (NaN) counts as the mean
-            of its feature, and each feature that has gaps here gets a further one that tells where
-            they are.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
+            Training samples. They need no scaling. A missing value (NaN) counts as the mean of its
+            feature, and each feature with missing values here gets an indicator input. Sparse
+            tables become dense. Each channel of images is scaled as a whole.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
-            DataFrame whose columns are the classes; a list of label sets; or labels of shape
-            (n_samples,). With ``graded``, the matrix may hold numbers from 0 to 1.
+            DataFrame whose columns are the classes; a matrix of prior weights from 0 to 1; a list
+            of label sets; or labels of shape (n_samples,).
 
         Returns
         -------
@@ -197,196 +194,209 @@ class CleanSEKernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
-        warn_in_group(type(self).__name__)
         check_index(X, y)
         with unchanged_on_error(self):
-            X = self._check_X(X, reset=True)
-            self.classes_, candidates, grades = check_graded(
-                y, graded=self.graded, n_samples=len(X)
-            )
-            check_class_prior(self.class_prior, self.classes_)
-            marks = candidates if grades is None else grades
-            by_content = np.argsort(content_rank(X, marks), kind="stable")
-            # Rows that are repeated vote once: none must vote on its copy.
-            first = first_equals(X, marks, np.arange(len(X)), by_content)
-            voters = by_content[first[by_content] == by_content]
-            voters = voters[check_random_state(self.random_state).permutation(len(voters))]
-            votes, model, fitted = fit_kernel_votes(
-                X,
-                candidates[voters],
-                voters,
-                count_strength=self.count_strength,
-                noise=self.noise,
-                n_landmarks=self.n_landmarks,
-                ridge=self.ridge,
-                max_rounds=self.max_iter,
-                max_memory=self.max_memory,
-                device=choose_device(self.device),
-                grades=None if grades is None else grades[voters],
-            )
-            self.model_, self.n_landmarks_ = model, len(model.coef)
-            # what `disambiguate` says of these rows
-            scores = votes.left_out if model.is_exact else fitted
-            proba = model.vote_on(scores, torch.from_numpy(candidates[voters].toarray()))
-            place = np.empty(len(X), dtype=np.int64)
-            place[voters] = np.arange(len(voters))
-            back = place[first]
-            self.candidate_proba_ = proba.numpy()[back]
-            if grades is not None:
-                self.candidate_proba_ = self.candidate_proba_ * grades.toarray()
-                self.candidate_proba_ /= self.candidate_proba_.sum(axis=1, keepdims=True)
-            if sp.issparse(y):
-                self.candidate_proba_ = sp.csr_array(self.candidate_proba_)
-            self.left_out_proba_ = model.normalize(votes.left_out).numpy()[back]
-            self.label_proba_ = votes.proba.numpy()[back]
-            belief = self.label_proba_ if votes.noise else self.candidate_proba_
-            self._class_mass = class_mass(belief, candidates)
-            self.dependence_, self.count_strength_ = votes.dependence, votes.count_strength
-            self.noise_, self.n_iter_ = votes.noise, votes.n_rounds
+            X = check_features(self, X, reset=True, allow_images=True)
+            candidates = check_candidates(y, n_samples=len(X))
+            check_class_prior(self.class_prior, candidates.classes)
+            # Equal rows vote once: a row must not vote on its copy.
+            voters, group = distinct_rows(X, candidates.prior)
+            with limit_threads(len(voters) ** 2):
+                votes, fitted = self._vote(X, candidates.prior, voters)
+            model = self.model_
+            scores = fitted if model.left_out is None else model.left_out
+            # what `disambiguate` returns for these rows
+            self.candidate_proba_ = self._vote_on(scores, candidates.prior[voters])[group]
+            self.label_proba_ = votes.proba.cpu().numpy()[group]
+            self.loo_proba_ = self._normalize(votes.left_out.cpu().numpy())[group]
+            self._position = group  # of each training row among those that vote
+            self.classes_, self.index_ = candidates.classes, candidates.index
+            labels = self.label_proba_ if votes.noise_rate else self.candidate_proba_
+            self._class_mass = class_mass(labels, candidates.mask)
+            self.instance_dependence_ = votes.instance_dependence
+            self.count_strength_, self.noise_rate_ = votes.count_strength, votes.noise_rate
+            self.n_iter_, self.n_components_ = votes.n_rounds, len(model.coef)
         return self
 
-    def _check_X(self, X, reset=False):
-        if not reset:
-            check_is_fitted(self)
-        shape = getattr(X, "shape", ())
-        if len(shape) > 2:
-            raise ValueError(
-                f"X has shape {shape}; a sample must be a row of features: flatten samples "
-                "by X.reshape(len(X), -1)"
-            )
-        refuse_text(X, type(self).__name__)
-        X = validate_data(
-            self,
-            X,
-            dtype=(np.float64, np.float32),
-            reset=reset,
-            accept_sparse="csr",
-            ensure_all_finite="allow-nan",
+    def _vote(self, X, prior, voters):
+        """Let rows vote, set ``model_``, and return the votes and fitted scores."""
+        n_voters, n_features = len(voters), int(np.prod(X.shape[1:]))
+        count = count_components(n_voters, self.n_components)
+        check_memory(
+            memory_needed(n_voters, n_features, prior.shape[1], count, self.alpha),
+            f"the votes of {n_voters} rows with n_components={count}",
+            "Lower n_components, or fit a random subset of the rows.",
         )
-        X = SparseRows(X) if sp.issparse(X) else X
-        return check_magnitude(X, 1e150, fitting=reset)
+        device = choose_device(self.device)
+        device = "cpu" if torch.device(device).type == "mps" else device  # no double precision
+        order = check_random_state(self.random_state).permutation(n_voters)
+        if n_voters < len(X):
+            X, prior = X[voters], prior[voters]
+        ridge = make_ridge(
+            X, order, n_components=self.n_components, alpha=self.alpha, device=device
+        )
+        votes = metric_votes(
+            ridge,
+            X,
+            torch.from_numpy(prior).to(device),
+            order,
+            count_strength=self.count_strength,
+            noise_rate=self.noise_rate,
+        )
+        fitted = ridge.fitted(votes.proba).cpu()
+        basis = np.arange(n_voters) if count == n_voters else order[:count]
+        self.model_ = KernelModel(ridge, votes, X[basis], prior[basis], voters[basis])
+        self._calibrate(ridge, votes, X, prior, fitted, voters)
+        return votes, fitted
 
-    def _state(self):
-        """Return what a file keeps of this estimator."""
-        return {
-            "candidate_proba": self.candidate_proba_,
-            "left_out_proba": self.left_out_proba_,
-            "label_proba": self.label_proba_,
-            "n_iter": self.n_iter_,
-            "model": self.model_._state(),
-        }
+    def _calibrate(self, ridge, votes, X, prior, fitted, voters):
+        """Fit the temperature on folds whose sets did not vote; set what predictions need of it."""
+        rows, scores = fold_scores(ridge, votes, X, prior)
+        dependence = weigh_dependence(votes.instance_dependence)
+        temperature, proba, weights = calibrate(
+            self._normalize(scores), prior[rows], dependence, votes.noise_rate
+        )
+        own = np.exp(temper(np.log(self._normalize(fitted[rows].numpy())), temperature))
+        # A network is to be as confident as the kernel on training rows; where these have learned
+        # wrong candidates that features predict, as on the folds.
+        confidence = (1 - dependence) * own.max(axis=1) + dependence * proba.max(axis=1)
+        self.proba_temperature_, self._scored = temperature, (proba, weights, dependence)
+        self._matched = (voters[rows], confidence)
 
-    def _restore(self, file):
-        super()._restore(file)
-        n_classes = len(self.classes_)
-        self.model_ = KernelModel._restored(file, "model", (self.n_features_in_,), n_classes)
-        self.left_out_proba_ = file.array("left_out_proba", "f", (None, n_classes))
-        n_samples = len(self.left_out_proba_)
-        self.label_proba_ = file.array("label_proba", "f", (n_samples, n_classes))
-        if file.has("candidate_proba.data"):
-            self.candidate_proba_ = file.sparse("candidate_proba", n_samples, n_classes)
-        else:
-            self.candidate_proba_ = file.array("candidate_proba", "f", (n_samples, n_classes))
-        self.n_iter_, self.n_landmarks_ = file.value("n_iter", int), len(self.model_.coef)
-        self.dependence_ = self.model_.dependence
-        self.count_strength_, self.noise_ = self.model_.count_strength, self.model_.noise
+    def _vote_on(self, scores, prior):
+        """Return the probability of candidates, which are squares of scores."""
+        with np.errstate(divide="ignore"):
+            votes = np.log(self.model_.vote_on(scores, prior).numpy())
+        return candidate_softmax(votes / (2 * self.proba_temperature_), prior > 0)
+
+    def _check_X(self, X):
+        check_is_fitted(self)
+        return check_features(self, X, reset=False, allow_images=True)
+
+    @property
+    def _is_exact(self):
+        """Whether predictions are made from all training rows."""
+        return self.model_.is_exact
+
+    def _scores(self, X):
+        """Return the scores of checked features, (n_samples, n_classes)."""
+        with limit_threads(len(X) * len(self.model_.coef)):
+            return self.model_.scores(X).numpy()
+
+    def _training_scores(self):
+        """Return the scores of the training rows in closed form, None with components."""
+        if not self._is_exact:
+            return None
+        return self.label_proba_ - self.model_.alpha * self.model_.coef.numpy()[self._position]
+
+    @staticmethod
+    def _normalize(scores):
+        """Turn scores into probabilities that are not calibrated."""
+        floor = min(_FLOOR, 1 / scores.shape[1])
+        proba = np.maximum(scores.astype(np.float64), floor)
+        return proba / proba.sum(axis=1, keepdims=True)
 
     def predict(self, X):
         """Predict the label of each sample.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
             Samples.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        if self.class_prior is not None:
-            return self.classes_[self.predict_proba(X).argmax(axis=1)]
-        X = self._check_X(X)
-        return self.classes_[self.model_.scores(X).argmax(dim=1).numpy()]
+        # Probabilities have a floor, below which scores still rank.
+        by_score = self.class_prior is None
+        scores = self._scores(self._check_X(X)) if by_score else self.predict_proba(X)
+        return self.classes_[scores.argmax(axis=1)]
 
     def predict_log_proba(self, X):
         """Return the logarithm of each class's probability.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
             Samples.
 
         Returns
         -------
         log_proba : ndarray of shape (n_samples, n_classes)
         """
-        with np.errstate(divide="ignore"):  # a class whose share is set to 0
-            return np.log(self.predict_proba(X))
+        scores = self._scores(self._check_X(X))
+        log_proba = temper(np.log(self._normalize(scores)), self.proba_temperature_)
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class whose proportion is set to 0
+            return temper(log_proba + np.log(self._prior_odds()), 1.0)
 
     def predict_proba(self, X):
         """Return the probability of each class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
             Samples.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. They rank well, and are underconfident.
+            Columns in the order of ``classes_``. They are calibrated without
+            true labels.
         """
-        X = self._check_X(X)
-        scores = self.model_.scores(X)
-        if self.class_prior is None:
-            return self.model_.normalize(scores).numpy()
-        # A vote is the square of a score, so a score takes the root of the odds; scores of a rare
-        # class scatter as the root of its share. Too small ones are raised afterwards only, as that
-        # would be multiplied too.
-        odds = self._prior_odds()
-        proba = self.model_.normalize(scores * torch.from_numpy(odds).sqrt()).numpy() * (odds > 0)
-        return proba / proba.sum(axis=1, keepdims=True)
+        return np.exp(self.predict_log_proba(X))
 
     def _candidate_proba_of(self, X, candidates):
-        """Return the confidence in each of the given candidates, sparse, block by block."""
+        """Return the probability of each of the given candidates, (n_samples, n_classes)."""
         X = self._check_X(X)
-        parts = []
-        for rows in gen_batches(len(X), 1024):
-            own = torch.from_numpy(candidates[rows].toarray())
-            scores, _ = self.model_.left_out_scores(X[rows], own)
-            votes = self.model_.vote_on(scores, own).numpy()
-            parts.append(votes[own.numpy()])
-        entries = (np.concatenate(parts), candidates.indices, candidates.indptr)
-        return sp.csr_array(entries, shape=candidates.shape)
+        prior, proba = check_candidates(candidates, n_samples=len(X)).prior, []
+        for start in range(0, len(X), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            with limit_threads(_BLOCK * len(self.model_.coef)):
+                scores, _ = self.model_.left_out_scores(X[rows], prior[rows])
+            proba.append(self._vote_on(scores, prior[rows]))
+        return np.concatenate(proba)
 
-    def explain(self, X, y=None):
-        """Show which training rows speak for and against each candidate.
+    def explain(self, X, y=None, *, n_similar=5):
+        """Show the training rows that are most similar to each sample, and how they were resolved.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples to explain. A training row has no vote about itself, as in `fit`: the same
-            features and the same candidates give it away. (With landmarks it does not vote, but
-            what it has added to the regression stays.)
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
+            Samples.
         y : array-like, default=None
-            Their candidates, in any form that `fit` takes. If None, every class is one.
+            Their candidates, in any form that `fit` takes. If None, every class is a candidate. A
+            training row needs its candidates to be explained as one.
+        n_similar : int, default=5
+            Number of similar rows to show.
 
         Returns
         -------
         explanations : list of Explanation
-            One per sample; print it for a small table.
+            One per sample; print it for a table.
         """
-        check_index(X, y)
-        X = self._check_X(X)
-        candidates = grades = None
-        if y is not None:
-            _, candidates, grades = check_graded(
-                y, graded=self.graded, n_samples=len(X), classes=self.classes_
-            )
-        explanations = []
-        for block, own, odds in blocks_to_explain(X, candidates, grades, len(self.classes_)):
-            _, votes, parts = poll_kernel(self.model_, block, own, self.classes_)
-            votes = regrade_votes(votes, odds)
-            best = self.model_.scores(block).argmax(dim=1).numpy()
-            explanations += assemble(self.classes_, own, votes.numpy(), votes, votes, best, parts)
-        return explanations
+        from ..inspection import explain
+
+        return explain(self, X, y, n_similar=n_similar)
+
+    def to_onnx(self, path):
+        """Write the model as an ONNX file, for runtimes without Python or torch.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists. It contains training rows, takes raw features
+            and returns probabilities as `predict_proba` does; its metadata hold ``classes`` as
+            JSON. Needs the extra ``export``.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        from ..onnx import write_onnx
+
+        write_onnx(self, path)
+        return self

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
+from sklearn.utils import gen_batches
 
-__all__ = ["Coupling", "Dissimilarity", "Smoother", "constrain", "elimination_order"]
-
-MAX_PENALTY = 1e10
-# Rows of the dissimilarity per block: many, for fast products of dense matrices, and not a power of
-# two, which would map the columns of a tile to the same cache lines.
-BLOCK_ROWS = 248
+# The method's first penalty on the difference of the copies [μ], its growth [ρ] and its end.
+FIRST_PENALTY, GROWTH, MAX_PENALTY = 1e-4, 1.1, 1e10
+# Columns per block: many, for fast products of dense matrices, and not a power of two, which would
+# map the columns of a strip to the same cache lines.
+BLOCK_COLUMNS = 248
 STRIP_VALUES = 2**15  # fit into the fastest cache several times
 SMOOTHING_ACCURACY = 1e-9  # of each row of the smooth copy, in Euclidean norm
 MAX_ROUNDS = 5  # of elimination
@@ -23,33 +22,11 @@ MIN_ELIMINATED = 64  # samples that a round must eliminate to be worth it
 DENSE_SPEED = 12
 
 
-class Coupling(NamedTuple):
-    """Interaction among the confidences of the partial samples, those with several candidates.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_partial, n_partial)
-        Symmetric part of the dissimilarity among them.
-    pull : ndarray of shape (n_partial, n_classes)
-        The part of the gradient that comes from clean samples, whose confidences never change.
-    curvature : float
-        Bound on the eigenvalues of the symmetric part, that of all samples.
-    """
-
-    matrix: np.ndarray
-    pull: np.ndarray
-    curvature: float
-
-
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-
 def elimination_order(laplacian: sp.csr_array) -> tuple[np.ndarray, list[int]]:
     """Choose an order in which samples can be eliminated from systems with the graph's Laplacian.
 
-    A round eliminates samples of which no two are neighbours, all at once; their neighbours become
-    neighbours of each other.
+    A round eliminates samples of which no two are neighbors, all at once; their neighbors become
+    neighbors of each other.
 
     Returns
     -------
@@ -64,7 +41,7 @@ def elimination_order(laplacian: sp.csr_array) -> tuple[np.ndarray, list[int]]:
     for _ in range(MAX_ROUNDS):
         free = np.ones(len(left), dtype=bool)
         leaves = np.zeros(len(left), dtype=bool)
-        for i in np.argsort(np.diff(system.indptr), kind="stable"):  # fewest neighbours first
+        for i in np.argsort(np.diff(system.indptr), kind="stable"):  # fewest neighbors first
             if free[i]:
                 leaves[i] = True
                 free[system.indices[system.indptr[i] : system.indptr[i + 1]]] = False
@@ -123,19 +100,21 @@ class Smoother:
         excess = math.log(max(2.0 * norm / SMOOTHING_ACCURACY, 1.0))
         self._n_steps = max(1, math.ceil(excess / -math.log(rate))) if rate > 0 else 1
         system = self._system = self._identity + strength * self._laplacian
-        self._rounds, self._inverse = [], None
+        self._rounds: list[Elimination] = []
+        self._inverse = None
         if self._n_steps * DENSE_SPEED * system.nnz > system.shape[0] ** 2:
             for size in self._sizes:
                 self._rounds.append(Elimination(system, size))
                 system = self._rounds[-1].rest
-            self._inverse = _invert(system.toarray())
+            factor, _ = lapack.dpotrf(system.toarray(order="F"), lower=True, overwrite_a=True)
+            self._inverse, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
 
     def solve(self, Y: np.ndarray) -> np.ndarray:
         """Solve for Y of shape (n_samples, n_columns)."""
         if self._inverse is not None:
             return self._eliminate(Y)
-        X = np.empty_like(Y)
-        for strip in _slices(Y.shape[1], max(32, STRIP_VALUES // len(Y))):
+        X = np.empty(Y.shape)
+        for strip in gen_batches(Y.shape[1], max(32, STRIP_VALUES // len(Y))):
             X[:, strip] = self._iterate(Y[:, strip].copy())
         return X
 
@@ -147,7 +126,8 @@ class Smoother:
             gone /= leaving.pivots
             rest -= leaving.down @ gone
             visited.append((leaving, gone, rest))
-        rest[:] = self._inverse @ rest
+        # of the inverse there is only the lower triangle
+        rest[:] = blas.dsymm(1.0, self._inverse, rest.T, side=1, lower=1).T
         for leaving, gone, rest in reversed(visited):
             gone -= leaving.up @ rest
         return X
@@ -167,168 +147,84 @@ class Smoother:
         return X
 
 
-def _invert(matrix: np.ndarray) -> np.ndarray:
-    """Invert a symmetric positive definite matrix in its own memory."""
-    # its transpose is the column-major view that LAPACK overwrites
-    factor, _ = lapack.dpotrf(matrix.T, lower=True, clean=False, overwrite_a=True)
-    lower, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
-    inverse = lower.T
-    for rows in _slices(len(inverse), BLOCK_ROWS):
-        inverse[rows.stop :, rows] = inverse[rows, rows.stop :].T
-        tile = np.triu(inverse[rows, rows])
-        inverse[rows, rows] = tile + np.triu(tile, 1).T
-    return inverse
-
-
 class Dissimilarity:
     """Dissimilarity of all pairs of samples: the matrices of DPCLS's augmented Lagrangian.
 
     The bounded copy A lies in [0, 1] and is one between disjoint candidate sets, the smooth copy D
     varies little along the graph, and the dual makes them agree. Given the confidences F, a row of
     the three does not depend on the other rows. So rows are updated in blocks, which saves passes
-    over n×n matrices, and clean samples (those with one candidate) of the same class, whose rows
-    are always equal, share one.
+    over n×n matrices. A row is kept as a column, the layout that sparse products need.
 
     Parameters
     ----------
     candidates : ndarray of shape (n_samples, n_classes), dtype bool
         Candidates.
     smoother : Smoother
-        Smooths along the neighbour graph, whose Laplacian is L.
+        Smooths along the neighbor graph, whose Laplacian is L.
     weight : float
         How strongly dissimilar samples push each other's confidences apart [α].
     smoothness : float
         How far dissimilarity spreads along the graph [β].
-    penalty, growth : float
-        First penalty on the difference of the copies [μ], and its factor per update [ρ].
     """
 
     def __init__(
-        self,
-        candidates: np.ndarray,
-        smoother: Smoother,
-        *,
-        weight: float,
-        smoothness: float,
-        penalty: float,
-        growth: float,
+        self, candidates: np.ndarray, smoother: Smoother, weight: float, smoothness: float
     ) -> None:
-        self.weight, self.smoothness = weight, smoothness
-        self.penalty, self.growth = penalty, growth
-        is_clean = candidates.sum(axis=1) == 1
-        self.partial, self._clean = np.flatnonzero(~is_clean), np.flatnonzero(is_clean)
-        labels = candidates[self._clean].argmax(axis=1)
-        _, first, self._class_of_clean, self._class_sizes = np.unique(
-            labels, return_index=True, return_inverse=True, return_counts=True
-        )
-        self._representatives = self._clean[first]
-        self._smoother = smoother
-        self._norm = math.sqrt(len(candidates))  # bounds each row of ``pending``
-        self._matrix = np.empty((len(self.partial), len(self.partial)))
-        numbers = candidates.astype(float)
-        self._partial_blocks, self._clean_blocks = (
-            [
-                _Block(part, rows[part], numbers @ numbers[rows[part]].T == 0)
-                for part in _slices(len(rows), BLOCK_ROWS)
-            ]
-            for rows in (self.partial, self._representatives)
-        )
+        self._smoother, self._weight, self._smoothness = smoother, weight, smoothness
+        n_samples, numbers = len(candidates), candidates.astype(float)
+        self._bounded = np.zeros((n_samples, n_samples))
+        # In blocks, so that strips of them are contiguous: where A is fixed to one; and the smooth
+        # copy, the dual divided by the penalty, and the change that the smooth copy has not seen
+        # yet. With D the solution of the last smoothing, the next is D + X where
+        # ``(μ' I + 2βL) X = μ' pending``. It shrinks from update to update, and with it the work
+        # for a given accuracy.
+        self._blocks = [
+            (
+                block,
+                numbers @ numbers[block].T == 0,
+                np.zeros((3, n_samples, block.stop - block.start)),
+            )
+            for block in gen_batches(n_samples, BLOCK_COLUMNS)
+        ]
+        self._norm = math.sqrt(n_samples)  # bounds each column of ``pending``
+        self._penalty = FIRST_PENALTY
 
     def update(self, confidences: np.ndarray) -> float:
-        """Minimise the Lagrangian over D, then over A; update the dual and the penalty.
+        """Minimize the Lagrangian over D, then over A; update the dual and the penalty.
 
         Returns the largest difference of the two copies.
         """
-        self._smoother.prepare(2 * self.smoothness / self.penalty, self._norm)
-        penalty = min(self.growth * self.penalty, MAX_PENALTY)
-        push = self.weight / self.penalty * confidences
-        blocks = self._partial_blocks + self._clean_blocks
-        done = [
-            block.update(self._smoother, confidences, push, self.penalty / penalty)
-            for block in blocks
-        ]
-        self.penalty = penalty
-        gap, self._norm = np.max(done, axis=0)
-        return gap
+        n_samples = len(confidences)
+        self._smoother.prepare(2 * self._smoothness / self._penalty, self._norm)
+        pushes = self._weight / self._penalty * confidences.T
+        penalty = min(GROWTH * self._penalty, MAX_PENALTY)
+        ratio, self._penalty = self._penalty / penalty, penalty
+        largest, norms = 0.0, np.zeros(n_samples)
+        for block, disjoint, state in self._blocks:
+            smoothed = self._smoother.solve(state[2])
+            for strip in gen_batches(n_samples, max(1, STRIP_VALUES // BLOCK_COLUMNS)):
+                smooth, dual, pending = state[:, strip]
+                bounded = self._bounded[strip, block]
+                smooth += smoothed[strip]
+                push = confidences[strip] @ pushes[:, block]
+                renewed = constrain(smooth, dual, push, disjoint[strip])
+                gap = smooth - renewed
+                dual += gap
+                dual *= ratio
+                np.subtract(renewed, bounded, out=pending)
+                pending *= ratio
+                pending -= gap
+                bounded[:] = renewed
+                largest = max(largest, gap.max(), -gap.min())
+                norms[block] += np.einsum("ij,ij->j", pending, pending)
+        self._norm = math.sqrt(norms.max())
+        return largest
 
-    def couple(self, confidences: np.ndarray) -> Coupling:
-        """Compute how the confidences of the partial samples interact, given those of the clean."""
-        partial, clean = self.partial, self._clean
-        n_samples, n_classes = confidences.shape
-        # what a row of A is multiplied by: the confidences of clean samples, and ones to sum it
-        factors = np.ones((n_samples, n_classes + 1))
-        factors[:, :-1] = confidences
-        factors[partial, :-1] = 0.0
-        pull = np.zeros((len(partial), n_classes))
-        row_sums, column_sums = np.empty(n_samples), np.zeros(n_samples)
-        for block in self._partial_blocks:
-            products = factors.T @ block.bounded
-            pull[block.part], row_sums[block.rows] = products[:-1].T, products[-1]
-            column_sums += block.bounded.sum(axis=1)
-        for block in self._clean_blocks:
-            sizes = self._class_sizes[block.part]
-            row_sums[block.rows] = block.bounded.sum(axis=0)
-            columns = block.bounded @ (sizes[:, None] * factors[block.rows])
-            pull += columns[partial, :-1]
-            column_sums += columns[:, -1]
-        row_sums[clean] = row_sums[self._representatives][self._class_of_clean]
-        # A is non-negative: its symmetric part has no eigenvalue above its largest row sum.
-        return Coupling(self._symmetric_part(), pull / 2, (row_sums + column_sums).max() / 2)
-
-    def _symmetric_part(self) -> np.ndarray:
-        """Compute the symmetric part among partial samples, in tiles that stay in the cache."""
-        matrix = self._matrix
-        for i, one in enumerate(self._partial_blocks):
-            for other in self._partial_blocks[: i + 1]:
-                tile = one.bounded[other.rows]
-                tile += other.bounded[one.rows].T
-                tile /= 2
-                matrix[other.part, one.part] = tile
-                matrix[one.part, other.part] = tile.T
-        return matrix
-
-
-class _Block:
-    """Some rows of the three matrices, kept as columns, the layout that sparse products need.
-
-    ``dual`` is the dual of the Lagrangian divided by the penalty. ``pending`` is the change that
-    the smooth copy has not seen yet: with D the solution of the last smoothing, the next is D + X
-    where ``(μ' I + 2βL) X = μ' pending``. It shrinks from update to update, and with it the work
-    for a given accuracy.
-    """
-
-    def __init__(self, part: slice, rows: np.ndarray, disjoint: np.ndarray) -> None:
-        self.part, self.rows = part, rows
-        self._disjoint = disjoint
-        self.bounded, self.smooth, self.dual, self.pending = (
-            np.zeros(disjoint.shape) for _ in range(4)
-        )
-
-    def update(
-        self, smoother: Smoother, confidences: np.ndarray, push: np.ndarray, ratio: float
-    ) -> tuple[float, float]:
-        """Update the rows; return the largest difference of the copies and the norm of ``pending``.
-
-        ``ratio`` is the penalty divided by the next one.
-        """
-        smoothed = smoother.solve(self.pending)
-        push = push[self.rows].T
-        largest, norms = 0.0, np.zeros(len(self.rows))
-        for strip in _slices(len(smoothed), max(1, STRIP_VALUES // len(self.rows))):
-            smooth, dual, bounded = self.smooth[strip], self.dual[strip], self.bounded[strip]
-            smooth += smoothed[strip]
-            renewed = constrain(smooth, dual, confidences[strip] @ push, self._disjoint[strip])
-            gap = smooth - renewed
-            dual += gap
-            dual *= ratio
-            pending = self.pending[strip]
-            np.subtract(renewed, bounded, out=pending)
-            pending *= ratio
-            pending -= gap
-            bounded[:] = renewed
-            largest = max(largest, gap.max(), -gap.min())
-            norms += np.einsum("ij,ij->j", pending, pending)
-        return largest, math.sqrt(norms.max())
+    def symmetric_part(self) -> np.ndarray:
+        """Return the symmetric part of the bounded copy."""
+        total = self._bounded + self._bounded.T
+        total /= 2
+        return total
 
 
 def constrain(
@@ -336,7 +232,7 @@ def constrain(
 ) -> np.ndarray:
     """Bound the dissimilarity to [0, 1], and to one between disjoint candidate sets.
 
-    With the dual over the penalty and ``push = α/μ FF'`` this minimises the Lagrangian's part
+    With the dual over the penalty and ``push = α/μ FF'`` this minimizes the Lagrangian's part
     ``α tr(F'AF) + μ <dual, D - A> + μ/2 ||D - A||²`` over such A, with D the smooth copy.
     """
     bounded = smooth + dual

@@ -31,14 +31,14 @@ class PLCGRClassifier(KernelClassifier):
 
     Parameters
     ----------
-    ridge : float, default=0.04
+    alpha : float, default=0.04
         Strength of the ridge penalty [μ].
     cost_weight : float, default=0.6
         How far costs move the confidences [λ].
     first_bonus : float, default=0.2
         Bonus on the output of each row's best candidate at the start [c].
     cluster_ratio : float, default=0.1
-        Centres per member of a class, for the distances between classes.
+        Centers per member of a class, for the distances between classes.
     balance : bool, default=True
         Whether to multiply the distance from class i to class j by the size of j over the size of
         i. This raises the thresholds of frequent classes. The published code has nearly this
@@ -56,8 +56,6 @@ class PLCGRClassifier(KernelClassifier):
     n_components : int, default=None
         Rank of a Nyström approximation of the kernel, with memory n_samples × n_components. The
         exact kernel, with memory n_samples², if None or not below n_samples.
-    max_memory : float, default=8.0
-        Most memory to use in `fit`, in GiB. A fit that needs more is refused before it starts.
     random_state : int, RandomState instance or None, default=None
         Seeds k-means, and the choice of rows if ``n_components`` is set.
     verbose : bool, default=False
@@ -88,8 +86,26 @@ class PLCGRClassifier(KernelClassifier):
 
     Notes
     -----
-    Time is O(n_samples³) once and O(n_samples² n_classes) per iteration. There are no sample
-    weights, as the method has none.
+    Q = K B + 1 b' is fitted to targets P by ``min ‖P − Q‖² + α tr(B'KB)``, K the RBF kernel of
+    width ``length_scale`` (default: the mean distance between rows) on features scaled by
+    ``normalize``. Π projects each row onto the probability distributions over its candidates.
+    First Q is fitted to S and ``P = Π(Q + first_bonus/2 · onehot(argmax over candidates of
+    Q))``. From this P come, once, a scale a and a threshold t per class: members of a class are
+    rows whose confidence in it is at least the mean of the positive ones, k-means gives a
+    center per ``1 / cluster_ratio`` of them, D̄_jl is the mean distance of the members of j
+    from the centers of l (times n_l/n_j if ``balance``), zero on the diagonal, and::
+
+        D_jl = (D̄_jl + 0.1) / (max_l D̄_jl + 0.1 m)
+        t_j  = Σ_{l≠j} D_lj / Σ_{l≠j} (D_lj + D_jl)
+        a_j  = Σ_{l≠j} (1 − D_jl) / Σ_{l≠j} (2 − D_jl − D_lj)
+
+    Then, ``max_iter`` times, Q is fitted to P and ``P = Π(Q + cost_weight/2 · a (Q − t))``; a
+    last fit predicts. With ``n_components`` r: time O(n r²) once and O(n r m) per iteration,
+    memory O(n r).
+
+    Time is O(n_samples³) once and O(n_samples² n_classes) per iteration. The order of rows has no
+    effect. The method has no sample weights and no prior weights of candidates, so that `fit`
+    takes neither.
 
     References
     ----------
@@ -117,11 +133,9 @@ class PLCGRClassifier(KernelClassifier):
         "random_state": ["random_state"],
     }
 
-    _per_class: ClassVar[tuple[str, ...]] = ("cost_scale_", "cost_threshold_")
-
     def __init__(
         self,
-        ridge=0.04,
+        alpha=0.04,
         cost_weight=0.6,
         first_bonus=0.2,
         cluster_ratio=0.1,
@@ -130,11 +144,10 @@ class PLCGRClassifier(KernelClassifier):
         length_scale=None,
         normalize="standard-l2",
         n_components=None,
-        max_memory=8.0,
         random_state=None,
         verbose=False,
     ):
-        self.ridge = ridge
+        self.alpha = alpha
         self.cost_weight = cost_weight
         self.first_bonus = first_bonus
         self.cluster_ratio = cluster_ratio
@@ -143,43 +156,38 @@ class PLCGRClassifier(KernelClassifier):
         self.length_scale = length_scale
         self.normalize = normalize
         self.n_components = n_components
-        self.max_memory = max_memory
         self.random_state = random_state
         self.verbose = verbose
 
-    def _train(self, X, candidates):
-        random_state = check_random_state(self.random_state)
-        # One seed for every class, so that the order of the classes does not matter.
-        seed = random_state.randint(np.iinfo(np.int32).max)
+    def _train(self, X, mask):
+        # Sorted in some direction: k-means and the choice of components depend on the row order.
+        order = np.argsort(X @ np.random.RandomState(0).normal(size=X.shape[1]), kind="stable")
+        X, mask = X[order], mask[order]
+        rng = check_random_state(self.random_state)
+        seed = rng.randint(np.iinfo(np.int32).max)
         if self.n_components is None or self.n_components >= len(X):
-            ridge = ExactRidge(X, self.ridge, self.length_scale)
+            ridge = ExactRidge(X, self.alpha, self.length_scale)
         else:
-            ridge = NystroemRidge(X, self.ridge, self.n_components, random_state, self.length_scale)
-        outputs = ridge.fit(candidates.astype(float))
+            ridge = NystroemRidge(X, self.alpha, self.length_scale, self.n_components, rng)
+        outputs = ridge.fit(mask.astype(float))
         # DEVIATES: published code takes the largest of candidates × outputs, which is that of a
         # non-candidate, zero, where the outputs of all candidates are negative.
-        best = np.where(candidates, outputs, -np.inf).argmax(axis=1)
+        best = np.where(mask, outputs, -np.inf).argmax(axis=1)
         outputs[np.arange(len(X)), best] += self.first_bonus / 2
-        confidences = project_simplex(outputs, candidates)
-        self.cost_scale_, self.cost_threshold_ = class_costs(
+        confidences = project_simplex(outputs, mask)
+        self.cost_scale_, self.cost_threshold_ = costs = class_costs(
             X, confidences, cluster_ratio=self.cluster_ratio, balance=self.balance, seed=seed
         )
         for _ in tqdm(range(self.max_iter), desc="PL-CGR", disable=not self.verbose):
-            confidences = cost_step(
-                ridge.fit(confidences),
-                candidates,
-                self.cost_scale_,
-                self.cost_threshold_,
-                self.cost_weight,
-            )
+            confidences = cost_step(ridge.fit(confidences), mask, *costs, self.cost_weight)
         ridge.fit(confidences)
-        return ridge, confidences, self.max_iter
+        return ridge, confidences[np.argsort(order)], self.max_iter
 
-    def _memory_columns(self, candidates):
-        n_samples, n_classes = candidates.shape
-        # Held by the costs: the members of a class (three times while k-means starts), all centres
+    def _memory_columns(self, mask):
+        n_samples, n_classes = mask.shape
+        # Held by the costs: the members of a class (three times while k-means starts), all centers
         # twice, the distances of a batch of members to them, and the distances between classes.
-        centers = (self.cluster_ratio * candidates.nnz + n_classes) / n_samples
+        centers = (self.cluster_ratio * mask.sum() + n_classes) / n_samples
         costs = (3 + 2 * centers) * self.n_features_in_ + 128 * centers
         costs += 2 * n_classes**2 / n_samples
         if self.n_components is None or self.n_components >= n_samples:

@@ -1,161 +1,141 @@
-"""What measures are given, read into candidates, columns and log-probabilities."""
+"""Arguments of the measures, read into candidates, columns, log-probabilities and weights."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.utils import column_or_1d
 
+from ..candidates import Candidates, check_candidates, check_index
 from ..candidates._labels import check_classes, find_columns, label_array, order_labels, shorten
-from ..candidates._matrix import check_sparse_format
 from ..candidates._read import encode, read_form
 
-
-def read_labels(
-    y: Any, classes: Any, *, n_samples: int | None = None, **labels: Any
-) -> tuple[np.ndarray, sp.csr_array, list[np.ndarray]]:
-    """Return classes, candidates, and the column of each of the named arrays of labels."""
-    arrays = {name: _label_column(name, values) for name, values in labels.items()}
-    given = read_form(y)
-    if given.matrix is None:  # the labels themselves: all that are named are classes, save by truth
-        predicted = [values for name, values in arrays.items() if name != "truth"]
-        classes = _extend(classes, given.labels, *predicted)
-    # Where all labels are the same there is nothing to learn, but nothing wrong with scoring.
-    least = 1 if given.matrix is None else 2
-    classes, candidates = encode(given, classes, n_samples=n_samples, min_classes=least)
-    columns = []
-    for name, values in arrays.items():
-        if len(values) != candidates.shape[0]:
-            raise ValueError(
-                f"{name} has {len(values)} rows, but there are candidates for "
-                f"{candidates.shape[0]}; pass one label per sample"
-            )
-        at = find_columns(values, classes)
-        if (at < 0).any():
-            row = int(np.flatnonzero(at < 0)[0])
-            raise ValueError(
-                f"row {row} of {name} is {values.tolist()[row]!r}, which is none of the "
-                f"{len(classes)} classes: {shorten(classes)}; write the same labels as these, or "
-                "pass classes= to say which label each column stands for"
-            )
-        columns.append(at)
-    return classes, candidates, columns
+#: Other positive weights raise: sums of their products with losses may overflow or vanish.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
 
 
-def report_unknown(y: Any, classes: np.ndarray) -> None:
-    """Warn of rows none of whose labels a classifier knows; refuse if there are no others."""
-    given = read_form(y)
-    labels, counts = given.labels, given.counts
-    if labels is None or counts is None:  # a matrix, whose columns are checked elsewhere
-        return
-    row_of = np.repeat(np.arange(len(counts)), counts)
-    known = np.bincount(row_of, find_columns(labels, classes) >= 0, minlength=len(counts))
-    rows = np.flatnonzero((known == 0) & (counts > 0))
-    if not len(rows):
-        return
-    label = labels[int(np.flatnonzero(row_of == rows[0])[0])]
-    found = (
-        f"{len(rows)} of {len(known)} rows have no label that was there in fit, such as row "
-        f"{rows[0]} with {getattr(label, 'item', lambda: label)()!r}; the classes are "
-        f"{shorten(classes)}"
-    )
-    if len(rows) == len(known):
-        raise ValueError(f"{found}. Write labels as in fit, in the same type")
-    warnings.warn(f"{found}. Their predictions count as wrong", stacklevel=3)
+def read_labels(y: Any, classes: Any, **labels: Any) -> tuple[Candidates, list[np.ndarray]]:
+    """Return the candidates, and the column of each label of the named arrays.
+
+    Where ``y`` holds labels, those that are not among ``classes`` become further classes.
+    """
+    arrays = {name: _read_array(name, values) for name, values in labels.items()}
+    if isinstance(y, Candidates):
+        candidates = check_candidates(y, classes=classes)
+    else:
+        given = read_form(y)
+        if given.matrix is None:
+            named = [arrays[name] for name in arrays if name != "truth"]
+            classes = _extend(classes, given.labels, *named)
+        # Where all labels are the same, there is still a score.
+        candidates = encode(given, classes, min_classes=1 if given.matrix is None else 2)
+    check_index(y, labels.get("truth"), "truth")
+    return candidates, [_columns(name, array, candidates) for name, array in arrays.items()]
 
 
-def _label_column(name: str, values: Any) -> np.ndarray:
-    """Return one label per sample, as they are."""
-    if not hasattr(values, "__array__"):
-        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
-            raise ValueError(f"{name} is {values!r}; expected a list of labels, one per sample")
-        rows = list(values)
-        values = rows if any(isinstance(row, list) for row in rows) else label_array(rows)
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
+def _read_array(name: str, values: Any) -> np.ndarray:
+    """Return an array of one label per sample."""
+    array = np.asarray(values) if hasattr(values, "__array__") else None
+    if array is not None and array.shape[1:] == (1,):
         array = array.ravel()
-    if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected one label per sample")
-    for row, label in enumerate(array if array.dtype == object else ()):
-        if not isinstance(label, Hashable):
-            raise ValueError(f"row {row} of {name} is {label!r}; expected a single label")
-    return array
+    rows = values if array is None else array.tolist()
+    valid = isinstance(rows, (list, tuple)) and all(isinstance(row, Hashable) for row in rows)
+    if not valid or isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"`{name}` must be one label per sample, got {values!r:.100}.")
+    return label_array(rows) if array is None else array
 
 
 def _extend(classes: Any, *labels: Any) -> np.ndarray:
-    """Append to the classes the labels that are new; without classes, sort those that occur."""
+    """Append new labels to the classes; without classes, sort those that occur."""
     known = [] if classes is None else check_classes(classes).tolist()
     named = (values.tolist() if isinstance(values, np.ndarray) else values for values in labels)
     new, _ = order_labels(list(set().union(*named).difference(known)))
     return label_array([*known, *new.tolist()])
 
 
+def _columns(name: str, labels: np.ndarray, candidates: Candidates) -> np.ndarray:
+    if len(labels) != len(candidates):
+        raise ValueError(
+            f"`{name}` must have a label per sample, got {len(labels)} labels for "
+            f"{len(candidates)} rows of candidates."
+        )
+    columns = find_columns(labels, candidates.classes)
+    for row in np.flatnonzero(columns < 0)[:1]:
+        raise ValueError(
+            f"`{name}` must hold labels among the {len(candidates.classes)} classes, "
+            f"{shorten(candidates.classes)}, got {labels.tolist()[row]!r} in row {row}. Pass the "
+            "labels themselves, and `classes=` if the columns stand for other labels."
+        )
+    return columns
+
+
 def read_proba(
     y: Any, y_proba: Any, log: bool, classes: Any, **labels: Any
-) -> tuple[sp.csr_array, np.ndarray, list[np.ndarray]]:
-    """Return candidates, normalised log-probabilities and columns of labels."""
+) -> tuple[Candidates, np.ndarray, list[np.ndarray]]:
+    """Return candidates, normalized log-probabilities and columns of labels."""
     log_proba = log_probabilities(y_proba, log)
-    n_known = None if classes is None else len(classes)
-    _, candidates, columns = read_labels(y, classes, **labels)
-    n_samples, n_classes = candidates.shape
-    if n_known is None:
-        n_known = n_classes
+    candidates, columns = read_labels(y, classes, **labels)
+    n_samples, n_classes = candidates.mask.shape
+    n_known = n_classes if classes is None else len(classes)
     if log_proba.shape != (n_samples, n_known):
         raise ValueError(
-            f"y_proba has shape {log_proba.shape}, but there are {n_samples} samples and {n_known} "
-            "classes; pass classes= if some class is no candidate here"
+            f"`y_proba` must have shape {(n_samples, n_known)}, as there are {n_samples} samples "
+            f"and {n_known} classes, got {log_proba.shape}. Pass `classes=` if some class is never "
+            "a candidate here."
         )
-    if n_classes > n_known:  # labels that the classifier never saw have probability 0
-        unseen = np.full((n_samples, n_classes - n_known), -np.inf)
-        log_proba = np.hstack([log_proba, unseen])
-    return candidates, log_proba, columns
+    # Labels that the classifier was not trained on have probability 0.
+    pad = ((0, 0), (0, n_classes - n_known))
+    return candidates, np.pad(log_proba, pad, constant_values=-np.inf), columns
 
 
 def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
-    """Return normalised log-probabilities, or raise an error that names the row."""
-    if sp.issparse(y_proba):
-        check_sparse_format(y_proba, "y_proba")
-        y_proba = y_proba.toarray()
-    values = np.asarray(y_proba, dtype=float)
-    if values.ndim != 2:
-        raise ValueError(f"y_proba has shape {values.shape}; expected (n_samples, n_classes)")
+    """Return normalized log-probabilities, or raise an error that names the row."""
+    values: np.ndarray = np.ma.filled(np.ma.asarray(y_proba, dtype=float), np.nan)
+    if values.ndim != 2 or not values.size:
+        raise ValueError(
+            f"`y_proba` must have shape (n_samples, n_classes), got shape {values.shape}."
+        )
     if log:
-        bad = np.isnan(values).any(axis=1) | ~np.isfinite(values.max(axis=1))
-        remedy = "log-probabilities may be -inf but not NaN, and not -inf throughout"
+        valid = np.isfinite(values.max(axis=1))  # NaN if any is
+        rule = "log-probabilities that are not NaN, and not -inf for every class"
     else:
         total = values.sum(axis=1)
-        bad = ~((values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3))
-        remedy = "probabilities are at least 0 and sum to 1; pass log=True for logarithms or logits"
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"row {row} of y_proba is {values[row]}: {remedy}")
+        valid = (values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3)
+        rule = "probabilities that sum to 1 (log=True takes logarithms or logits)"
+    for row in np.flatnonzero(~valid)[:1]:
+        raise ValueError(f"`y_proba` must hold {rule}, got {values[row]} in row {row}.")
     if not log:
-        with np.errstate(divide="ignore"):
-            values = np.log(values)
+        values = np.log(values, out=np.full_like(values, -np.inf), where=values > 0)
     return values - logsumexp(values, axis=1, keepdims=True)
 
 
-def check_weight(sample_weight: Any, n_samples: int) -> np.ndarray:
-    """Return the weights, all ones if None, or raise an error that names the row."""
+def check_weight(y: Any, sample_weight: Any, n_samples: int) -> np.ndarray:
+    """Return sample weights, all ones if None, or raise an error that names the row."""
     if sample_weight is None:
         return np.ones(n_samples)
-    weight = column_or_1d(sample_weight).astype(float)
+    if isinstance(sample_weight, np.ma.MaskedArray):
+        raise ValueError(
+            "`sample_weight` must not be a masked array. Pass sample_weight.filled(0)."
+        )
+    check_index(y, sample_weight, "sample_weight")
+    try:
+        weight = column_or_1d(sample_weight).astype(float)
+    except (TypeError, ValueError):  # text, or a table
+        weight = np.empty(0)
     if len(weight) != n_samples:
         raise ValueError(
-            f"sample_weight has {len(weight)} rows, but there are {n_samples} samples; pass one "
-            "weight per sample"
+            f"`sample_weight` must be one number for each of {n_samples} samples, got "
+            f"{sample_weight!r:.100}."
         )
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+    valid = (weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT))
+    for row in np.flatnonzero(~valid)[:1]:
         raise ValueError(
-            f"row {row} of sample_weight is {weight[row]}; weights are finite and at least 0"
+            f"`sample_weight` must be 0 or between {LEAST_WEIGHT} and {MOST_WEIGHT}, got "
+            f"{weight[row]} in row {row}. Divide weights that are too large by their mean."
         )
     if not weight.any():
-        raise ValueError("sample_weight is 0 throughout; some sample must count")
+        raise ValueError("`sample_weight` must not be zero in every row. Pass a positive weight.")
     return weight

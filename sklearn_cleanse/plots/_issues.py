@@ -1,28 +1,22 @@
-"""Display of the rows whose candidates look most wrong."""
+"""Display of the rows whose candidates are most likely wrong."""
 
 from __future__ import annotations
 
-from numbers import Integral
+import numpy as np
 
-from ._figure import COLORS, axes_for
-
-_KINDS = (
-    "label outside set",
-    "label contradicted",
-    "duplicates disagree",
-    "unsupported candidate",
-)
+from ._axes import BLUE, axes_for, tidy
 
 
 class IssuesDisplay:
-    """The worst rows that `sklearn_cleanse.find_candidate_issues` found, and the labels to check.
+    """The worst rows that `~sklearn_cleanse.inspection.find_candidate_issues` found.
 
     Make one by `from_issues`.
 
     Parameters
     ----------
     issues : DataFrame
-        With the columns "row", "kind", "score", "label" and "suggestion", worst first.
+        With the columns "row", "given", "suggested" and "score", in the order of the picture from
+        the top. ``issues.attrs["labels_alike"]``, if there, is written below.
 
     Attributes
     ----------
@@ -35,14 +29,13 @@ class IssuesDisplay:
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn_cleanse import find_candidate_issues
+    >>> import pandas as pd
     >>> from sklearn_cleanse.plots import IssuesDisplay
-    >>> X, y = load_iris(return_X_y=True)
-    >>> y[7] = 2  # it was 0
-    >>> display = IssuesDisplay.from_issues(find_candidate_issues(X, y))
+    >>> issues = pd.DataFrame({"row": [7, 2], "given": ["cat", "cow"], "suggested": ["dog", "cat"],
+    ...                        "score": [0.4, 0.9]})
+    >>> display = IssuesDisplay.from_issues(issues)
     >>> display.ax_.get_yticklabels()[0].get_text()
-    'row 7: 2 → 0'
+    'row 2: cow → cat'
     """
 
     def __init__(self, issues):
@@ -50,12 +43,12 @@ class IssuesDisplay:
 
     @classmethod
     def from_issues(cls, issues, *, n_rows=15, ax=None):
-        """Draw the worst rows.
+        """Draw the rows with the highest scores.
 
         Parameters
         ----------
         issues : DataFrame
-            As `sklearn_cleanse.find_candidate_issues` returns it.
+            As `~sklearn_cleanse.inspection.find_candidate_issues` returns it.
         n_rows : int, default=15
             Number of rows to draw, at most.
         ax : matplotlib Axes, default=None
@@ -65,9 +58,10 @@ class IssuesDisplay:
         -------
         display : IssuesDisplay
         """
-        if not isinstance(n_rows, Integral) or isinstance(n_rows, bool) or n_rows < 1:
-            raise ValueError(f"n_rows is {n_rows!r}; it must be an integer of at least 1")
-        return cls(issues.head(n_rows)).plot(ax=ax)
+        if isinstance(n_rows, bool) or not isinstance(n_rows, (int, np.integer)) or n_rows < 1:
+            raise ValueError(f"`n_rows` must be an integer of at least 1, got {n_rows!r}.")
+        worst = issues.sort_values("score", ascending=False, kind="stable").head(n_rows)
+        return cls(worst).plot(ax=ax)
 
     def plot(self, ax=None):
         """Draw.
@@ -84,37 +78,30 @@ class IssuesDisplay:
         shown = self.issues
         self.ax_ = axes_for(ax, figsize=(6.4, 1.2 + 0.28 * max(len(shown), 1)))
         self.figure_ = self.ax_.figure
-        places = range(len(shown))
-        colors = [COLORS[_KINDS.index(kind)] for kind in shown["kind"]]
-        self.bars_ = self.ax_.barh(places, shown["score"], color=colors, height=0.7)
-        columns = (shown[name] for name in ("row", "label", "suggestion"))
+        self.bars_ = self.ax_.barh(range(len(shown)), shown["score"], color=BLUE, height=0.7)
+        columns = (shown[name] for name in ("row", "given", "suggested"))
         names = [
-            f"row {row}: {label} → {other}" for row, label, other in zip(*columns, strict=True)
+            f"row {row}: {_join(given)} → {_join(other)}"
+            for row, given, other in zip(*columns, strict=True)
         ]
-        self.ax_.set_yticks(places, names)
+        self.ax_.set_yticks(range(len(shown)), names)
         self.ax_.invert_yaxis()
-        self.ax_.set(xlim=(0, 1), xlabel="belief that the candidates are wrong" + _alike(shown))
-        self.ax_.grid(axis="x", alpha=0.25)
-        self.ax_.spines[["top", "right"]].set_visible(False)
-        if len(shown):
-            first = dict(zip(reversed(shown["kind"].tolist()), reversed(self.bars_), strict=True))
-            self.ax_.legend(
-                [*first.values()],
-                [*first],
-                frameon=False,
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                ncols=1,
-            )
-        else:
+        xlabel = "score (high: the candidates are probably wrong)"
+        alike = [f"{a} and {b}" for a, b, *_ in shown.attrs.get("labels_alike", [])]
+        if alike:
+            more = ", …" if len(alike) > 3 else ""
+            xlabel += f"\nlabels that the features do not separate:\n{', '.join(alike[:3])}{more}"
+        self.ax_.set(xlim=(0, 1), xlabel=xlabel)
+        tidy(self.ax_, grid="x")
+        if not len(shown):
             self.ax_.text(0.5, 0.5, "no issue found", transform=self.ax_.transAxes, ha="center")
         return self
 
 
-def _alike(issues) -> str:
-    """Return a line on labels that the features do not tell apart, empty if there are none."""
-    pairs = [f"{a} and {b}" for a, b, _ in issues.attrs.get("labels_alike", [])]
-    if not pairs:
-        return ""
-    more = ", …" if len(pairs) > 3 else ""
-    return f"\nlabels that the features do not tell apart: {', '.join(pairs[:3])}{more}"
+def _join(labels):
+    """Return one label, or several separated by commas, at most three."""
+    if not isinstance(labels, (list, tuple, set, frozenset)):
+        return str(labels)
+    names = [str(label) for label in labels]
+    names = sorted(names) if isinstance(labels, (set, frozenset)) else names
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

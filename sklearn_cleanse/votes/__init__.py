@@ -1,37 +1,40 @@
-"""Who says what of a row: pure functions from other rows to votes for its candidates.
+"""Votes on candidates: pure functions from other rows to votes.
 
-Neighbours' votes are the paper's, Eq. (3), hard and soft. Kernel votes are those of all other rows,
-each row left out, weighed by label counts.
+Neighbors' votes are the paper's, Eq. (3), hard and soft. Kernel votes are those of all other rows,
+each row left out, weighted by label counts.
 """
 
-from ._kernel_model import KernelModel, fit_kernel_votes
-from ._kernel_votes import (
+from ._fixed_point import (
     KernelVotes,
-    candidate_dependence,
-    estimate_noise,
+    estimate_noise_rate,
+    instance_dependence,
     kernel_votes,
     set_log_likelihood,
 )
+from ._folds import fold_scores
 from ._kernels import MeanKernel
-from ._leave_one_out import ExactRidge, LandmarkRidge, make_ridge
-from ._neighbors import candidate_shares, cosine_directions, hard_votes, nearest, soft_votes
+from ._metric import learn_metric, metric_votes
+from ._model import KernelModel
+from ._neighbors import NeighborVoter, hard_votes, nearest, soft_votes
+from ._ridge import ComponentRidge, ExactRidge, make_ridge
 from ._scaling_choice import choose_scaling
 
 __all__ = [
+    "ComponentRidge",
     "ExactRidge",
     "KernelModel",
     "KernelVotes",
-    "LandmarkRidge",
     "MeanKernel",
-    "candidate_dependence",
-    "candidate_shares",
+    "NeighborVoter",
     "choose_scaling",
-    "cosine_directions",
-    "estimate_noise",
-    "fit_kernel_votes",
+    "estimate_noise_rate",
+    "fold_scores",
     "hard_votes",
+    "instance_dependence",
     "kernel_votes",
+    "learn_metric",
     "make_ridge",
+    "metric_votes",
     "nearest",
     "set_log_likelihood",
     "soft_votes",

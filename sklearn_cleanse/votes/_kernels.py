@@ -1,31 +1,29 @@
-"""How alike rows are, when nobody says how to measure it: a mean of kernels over scalings."""
+"""Similarity of rows without a choice of kernel: a mean of kernels over scalings."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .._device import as_tensor
-from .._model_file import ModelFile
-from .._rows import SparseRows
-from ..scaling import SCALINGS, Scaling, fit_scaling
+from ..scaling import Scaling, fit_scaling
 
 __all__ = ["MeanKernel"]
 
 #: The scalings of the features whose kernels are averaged.
 VIEWS = ("standard", "minmax", "common")
 
-#: Rows, at most, from which scalings and mean distances are taken.
-_STATISTICS_ROWS = 20_000
+#: Rows, at most, which scalings and mean distances are computed from.
+STATISTICS_ROWS = 20_000
 _WIDTH_ROWS = 1000
 
-#: Features, at most, over which absolute distances are summed: they are no matrix product.
-ABSOLUTE_FEATURES = 128
+#: Features, at most, over which absolute distances are summed: they are not a matrix product.
+_ABSOLUTE_FEATURES = 128
+
+#: Rows and columns of a tile: distances of more do not stay in the processor's cache.
+_ROWS, _COLUMNS = 256, 2048
 
 
 class MeanKernel:
@@ -38,12 +36,12 @@ class MeanKernel:
 
     Parameters
     ----------
-    kinds : sequence of str
+    kinds : tuple of str
         Names of the scalings, see `sklearn_cleanse.scaling.fit_scaling`.
-    scalings : list of Scaling
-        The views of the features.
-    widths : list of tuple of float
-        For each view the mean distance by direction, Euclidean and absolute.
+    scalings : tuple of Scaling
+        The scalings.
+    widths : tuple of tuple of float
+        For each scaling the mean distance by direction, Euclidean and absolute.
 
     Examples
     --------
@@ -52,31 +50,29 @@ class MeanKernel:
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [4.0, 4.0]])
     >>> kernel = MeanKernel.fit(X)
     >>> views = kernel.views(X)
-    >>> kernel(views, views).argsort(dim=1, descending=True)  # each row is most like itself
+    >>> kernel(views, views).argsort(dim=1, descending=True)  # each row is most similar to itself
     tensor([[0, 1, 2],
             [1, 0, 2],
             [2, 1, 0]])
     """
 
     def __init__(
-        self, kinds: Sequence[str], scalings: list[Scaling], widths: list[tuple[float, ...]]
+        self,
+        kinds: tuple[str, ...],
+        scalings: tuple[Scaling, ...],
+        widths: tuple[tuple[float, ...], ...],
     ) -> None:
-        self.kinds = kinds
-        self.scalings = scalings
-        self.widths = widths
+        self.kinds, self.scalings, self.widths = kinds, scalings, widths
 
     @classmethod
     def fit(
-        cls,
-        X: np.ndarray | SparseRows,
-        device: torch.device | str = "cpu",
-        kinds: Sequence[str] = VIEWS,
+        cls, X: np.ndarray, device: torch.device | str = "cpu", kinds: Sequence[str] = VIEWS
     ) -> MeanKernel:
         """Fit scalings and mean distances.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features) or (n_samples, channels, ...)
+        X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
             Training rows, in random order: of many, the first ones are used.
         device : torch.device or str, default="cpu"
             Where kernels are computed.
@@ -87,91 +83,43 @@ class MeanKernel:
         -------
         kernel : MeanKernel
         """
-        some = _as_computed(X[:_STATISTICS_ROWS])
-        scalings = [fit_scaling(some, kind).to(device) for kind in kinds]
-        kernel = cls(kinds, scalings, [])
-        views = kernel.views(X[:_WIDTH_ROWS])
-        if isinstance(views, SparseViews):
-            kernel.widths = views.mean_distances()
-        else:
-            kernel.widths = [
-                tuple(float(distance.mean()) for distance in _distances(view, view))
-                for view in views
-            ]
-        kernel.widths = [tuple(w if w > 0 else 1.0 for w in widths) for widths in kernel.widths]
+        scalings = tuple(fit_scaling(X[:STATISTICS_ROWS], kind).to(device) for kind in kinds)
+        kernel = cls(tuple(kinds), scalings, ())
+        kernel.widths = tuple(
+            tuple(float(distance.mean()) or 1.0 for distance in _distances(view, view))
+            for view in kernel.views(X[:_WIDTH_ROWS])
+        )
         return kernel
 
-    def views(self, X: np.ndarray | SparseRows) -> list[Tensor] | SparseViews:
+    def to(self, device: torch.device | str) -> MeanKernel:
+        """Move the scalings to a device, in place."""
+        for scaling in self.scalings:
+            scaling.to(device)
+        return self
+
+    @torch.no_grad()
+    def views(self, X: np.ndarray) -> list[Tensor]:
         """Scale rows for comparison.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, ...), or SparseRows
-
-        Returns
-        -------
-        views : list of Tensor of shape (n_samples, n_features), or SparseViews
-            Those of sparse rows are made when they are compared, some at a time.
-        """
-        return SparseViews(self, X) if isinstance(X, SparseRows) else self.scale(X[:])
-
-    def scale(self, X: np.ndarray | SparseRows) -> list[Tensor]:
-        """Scale rows, which become dense.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, ...), or SparseRows
+        X : ndarray of shape (n_samples, ...)
 
         Returns
         -------
         views : list of Tensor of shape (n_samples, n_features)
         """
-        device = self.scalings[0].shift.device
-        dtype = torch.float32 if device.type == "mps" else torch.float64
-        tensor = as_tensor(_as_computed(X), device)
-        views = []
-        for kind, scaling in zip(self.kinds, self.scalings, strict=True):
-            view = scaling(tensor).flatten(start_dim=1).to(dtype)
-            views.append(2 * view - 1 if kind == "minmax" else view)  # directions need a centre
-        return views
+        rows = torch.tensor(X, device=self.scalings[0].shift.device)
+        views = [scaling(rows).flatten(start_dim=1) for scaling in self.scalings]
+        # directions need a center
+        return [2 * V - 1 if k == "minmax" else V for k, V in zip(self.kinds, views, strict=True)]
 
-    def to(self, device: torch.device | str) -> MeanKernel:
-        """Return the same kernel, computed elsewhere.
-
-        Parameters
-        ----------
-        device : torch.device or str
-
-        Returns
-        -------
-        kernel : MeanKernel
-        """
-        moved = [copy.deepcopy(scaling).to(device) for scaling in self.scalings]
-        return MeanKernel(self.kinds, moved, self.widths)
-
-    def _state(self) -> dict:
-        views = {str(i): scaling._state() for i, scaling in enumerate(self.scalings)}
-        return {"kinds": list(self.kinds), "widths": np.array(self.widths), "views": views}
-
-    @classmethod
-    def _restored(cls, file: ModelFile, place: str, sample_shape: tuple[int, ...]) -> MeanKernel:
-        kinds = file.value(f"{place}.kinds", list)
-        if not kinds or any(kind not in SCALINGS for kind in kinds):
-            raise ValueError(f"{place}.kinds is {kinds!r:.80}")
-        places = [f"{place}.views.{i}" for i in range(len(kinds))]
-        scalings = [Scaling._restored(file, view, sample_shape) for view in places]
-        widths = file.array(f"{place}.widths", "f", (len(kinds), 3))
-        if not (widths > 0).all():
-            raise ValueError(f"{place}.widths must be above zero")
-        return cls(kinds, scalings, [tuple(row) for row in widths.tolist()])
-
-    @torch.no_grad()
-    def __call__(self, A: list[Tensor] | SparseViews, B: list[Tensor] | SparseViews) -> Tensor:
+    def __call__(self, A: list[Tensor], B: list[Tensor]) -> Tensor:
         """Compare rows with rows.
 
         Parameters
         ----------
-        A, B : list of Tensor, or SparseViews
+        A, B : list of Tensor
             As `views` returns them, of n_a and n_b rows.
 
         Returns
@@ -179,61 +127,61 @@ class MeanKernel:
         K : Tensor of shape (n_a, n_b)
             From 0 to 1; 1 for equal rows.
         """
-        if isinstance(A, SparseViews) or isinstance(B, SparseViews):
-            parts = [torch.cat([self(a, b) for b in _blocks(B)], dim=1) for a in _blocks(A)]
-            return torch.cat(parts)
-        total = A[0].new_zeros(len(A[0]), len(B[0]))
+        return self._fill(A[0].new_empty(len(A[0]), len(B[0])), A, B)
+
+    def gram(self, views: list[Tensor], dtype: torch.dtype) -> Tensor:
+        """Compare each row with itself and those before it.
+
+        Parameters
+        ----------
+        views : list of Tensor
+            As `views` returns them, of n rows.
+        dtype : torch.dtype
+            Precision of the result; distances are in double precision.
+
+        Returns
+        -------
+        K : Tensor of shape (n, n)
+            The lower triangle of the kernel. Values above the diagonal are arbitrary.
+        """
+        K = views[0].new_empty(len(views[0]), len(views[0]), dtype=dtype)
+        return self._fill(K, views, views, lower=True)
+
+    def _fill(self, K: Tensor, A: list[Tensor], B: list[Tensor], lower: bool = False) -> Tensor:
+        for rows in blocks(len(K)):
+            for columns in blocks(rows.stop if lower else K.shape[1], _COLUMNS):
+                tiles = [a[rows] for a in A], [b[columns] for b in B]
+                K[rows, columns] = self._compare(*tiles, K.dtype)
+        return K
+
+    def _compare(self, A: list[Tensor], B: list[Tensor], dtype: torch.dtype) -> Tensor:
+        K = A[0].new_zeros(len(A[0]), len(B[0]), dtype=dtype)
         for a, b, (turn, far, apart) in zip(A, B, self.widths, strict=True):
             angular, euclidean, absolute = _distances(a, b)
-            total += angular.square_().mul_(-0.5 / turn**2).exp_()
-            total += euclidean.mul_(-1 / far).exp_()
-            total += absolute.mul_(-1 / apart).exp_()
-        return total / (3 * len(self.kinds))
+            K += angular.square_().mul_(-0.5 / turn**2).to(dtype).exp_()
+            K += euclidean.mul_(-1 / far).to(dtype).exp_()
+            K += absolute.mul_(-1 / apart).to(dtype).exp_()
+        return K.div_(3 * len(self.kinds))
 
 
-class SparseViews:
-    """The views of sparse rows, made some rows at a time.
-
-    Parameters
-    ----------
-    kernel : MeanKernel
-    X : SparseRows
-    """
-
-    def __init__(self, kernel: MeanKernel, X: SparseRows) -> None:
-        self.kernel, self.X = kernel, X
-
-    def mean_distances(self) -> list[tuple[float, ...]]:
-        """Return the mean distances between the rows, of each kind in each view."""
-        sums = np.zeros((len(self.kernel.kinds), 3))
-        for A in _blocks(self):
-            for B in _blocks(self):
-                for i, (a, b) in enumerate(zip(A, B, strict=True)):
-                    sums[i] += [float(distance.sum()) for distance in _distances(a, b)]
-        return [tuple(row) for row in (sums / len(self.X) ** 2).tolist()]
+def blocks(size: int, step: int | None = None) -> list[slice]:
+    """Divide rows into blocks, by default those of one tile."""
+    step = step or _ROWS
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def _blocks(views: list[Tensor] | SparseViews) -> Iterator[list[Tensor]]:
-    """Yield the views of some rows at a time."""
-    if isinstance(views, SparseViews):
-        for rows in views.X.row_blocks():
-            yield views.kernel.scale(views.X[rows])
-    else:
-        yield views
-
-
-def _as_computed(X: Any) -> Any:
-    """Return rows in a type that can be scaled without losing what tells them apart."""
-    if X.dtype == np.float16:
-        return X.astype(np.float32)
-    small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2
-    exact = X.dtype in (np.float64, np.float32) or small
-    return X if exact else X.astype(np.float64)
+def mirror(K: Tensor) -> Tensor:
+    """Copy the lower triangle of a square matrix to the upper one, in place."""
+    for rows in blocks(len(K)):
+        K[: rows.start, rows] = K[rows, : rows.start].T
+        square = K[rows, rows]
+        square.copy_(square.tril() + square.tril(-1).T)
+    return K
 
 
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Distance between directions, Euclidean and absolute distance, each (n_a, n_b)."""
-    few = slice(None, None, -(-a.shape[1] // ABSOLUTE_FEATURES))
+    """Return distance of directions, Euclidean and absolute distance, each (n_a, n_b)."""
+    few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
     absolute = torch.cdist(a[:, few].contiguous(), b[:, few].contiguous(), p=1)
     return torch.cdist(_unit(a), _unit(b)), torch.cdist(a, b), absolute
 

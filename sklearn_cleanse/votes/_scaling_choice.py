@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 
-from .._rows import SparseRows
 from ..scaling import SCALINGS
-from ._kernel_votes import kernel_votes
+from ._fixed_point import kernel_votes
 from ._kernels import MeanKernel
-from ._leave_one_out import ExactRidge
+from ._ridge import ExactRidge
 
 __all__ = ["choose_scaling"]
 
+#: Rows, at most, that the choice is made from: its cost is cubic.
+_ROWS = 1000
 
-def choose_scaling(
-    X: np.ndarray | SparseRows, candidates: sp.csr_array, ridge: float = 0.05
-) -> str:
-    """Choose the scaling under which all other rows name a row's candidates best.
 
-    Kernel votes are taken under each scaling, and the one whose left-out predictions are most often
-    among the row's own candidates is chosen. No true label is needed.
+def choose_scaling(X: np.ndarray, mask: np.ndarray, rng: np.random.RandomState) -> str:
+    """Choose the scaling under which all other rows predict a row's candidates best.
+
+    Kernel votes are computed under each scaling, and the one whose left-out predictions are most
+    often among the row's own candidates is chosen. No true label is needed.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-        Training rows; a thousand are enough, and the cost is cubic.
-    candidates : csr_array of shape (n_samples, n_classes), dtype bool
+        Training rows, of which at most 1,000 are drawn.
+    mask : ndarray of shape (n_samples, n_classes), dtype bool
         Their candidates.
-    ridge : float, default=0.05
-        Ridge of the regression.
+    rng : RandomState
+        Draws the rows.
 
     Returns
     -------
@@ -40,20 +39,21 @@ def choose_scaling(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_cleanse.candidates import check_candidates
     >>> from sklearn_cleanse.votes import choose_scaling
     >>> rng = np.random.RandomState(0)
     >>> y = rng.randint(3, size=300)
-    >>> noise = rng.normal(scale=1000.0, size=(300, 3))  # large columns that mean nothing
+    >>> noise = rng.normal(scale=1000.0, size=(300, 3))  # large columns without information
     >>> X = np.hstack([np.eye(3)[y] + 0.1 * rng.normal(size=(300, 3)), noise])
-    >>> choose_scaling(X, check_candidates(y)[1]) != "common"
+    >>> choose_scaling(X, np.eye(3, dtype=bool)[y], rng) != "common"
     True
     """
-    sets = torch.from_numpy(candidates.toarray())
+    some = rng.permutation(len(X))[:_ROWS]
+    X, sets = X[some], torch.from_numpy(mask[some])
+    prior = sets / sets.sum(dim=1, keepdim=True)
     rates = []
     for kind in SCALINGS:
-        others = ExactRidge(MeanKernel.fit(X, kinds=(kind,)), X, ridge)
-        votes = kernel_votes(others, sets, max_rounds=10)
-        named = votes.left_out.argmax(dim=1, keepdim=True)
-        rates.append(float(sets.gather(1, named).double().mean()))
+        ridge = ExactRidge(MeanKernel.fit(X, kinds=(kind,)), X)
+        votes = kernel_votes(ridge, prior, max_rounds=10)
+        chosen = votes.left_out.argmax(dim=1, keepdim=True)
+        rates.append(float(sets.gather(1, chosen).double().mean()))
     return SCALINGS[int(np.argmax(rates))]

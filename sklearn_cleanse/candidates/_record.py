@@ -1,0 +1,85 @@
+"""The record that candidates are read into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidate labels and their prior weights, a row per sample and a column per class.
+
+    `check_candidates` makes one from any form of ``y``; every estimator and measure takes one.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The class labels, in the order of the columns.
+    mask : ndarray of shape (n_samples, n_classes), dtype bool
+        True where a class is a candidate of a sample.
+    prior : ndarray of shape (n_samples, n_classes), dtype float32
+        How likely each candidate is before features are looked at. Rows sum to one; zero outside
+        the mask; even where no weights were given.
+    has_prior : bool
+        Whether weights were given that are uneven in some row.
+    index : pandas.Index or None, default=None
+        The row labels of a Series or DataFrame.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.candidates import check_candidates
+    >>> candidates = check_candidates([{"cat", "dog"}, {"cat"}])
+    >>> len(candidates), candidates.sizes, candidates.is_clean
+    (2, array([2, 1]), array([False,  True]))
+    >>> candidates[[1]].prior
+    array([[1., 0.]], dtype=float32)
+    """
+
+    classes: np.ndarray
+    mask: np.ndarray
+    prior: np.ndarray
+    has_prior: bool
+    index: Any = None
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def __getitem__(self, rows: Any) -> Candidates:
+        """Return the record of some rows, given by a slice, a mask or an array of positions."""
+        index = None if self.index is None else self.index[rows]
+        return Candidates(self.classes, self.mask[rows], self.prior[rows], self.has_prior, index)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of candidates of each row, shape (n_samples,)."""
+        return np.asarray(np.count_nonzero(self.mask, axis=1))
+
+    @property
+    def is_clean(self) -> np.ndarray:
+        """Whether a row has a single candidate, shape (n_samples,), dtype bool."""
+        return self.sizes == 1
+
+    def to_frame(self) -> Any:
+        """Return candidates in the form that users write them in.
+
+        Returns
+        -------
+        S : DataFrame of shape (n_samples, n_classes)
+            Columns are the classes. Prior weights if there are any, otherwise booleans.
+
+        Examples
+        --------
+        >>> from sklearn_cleanse.candidates import check_candidates
+        >>> check_candidates([{"cat", "dog"}, {"cat"}]).to_frame()
+            cat    dog
+        0  True   True
+        1  True  False
+        """
+        import pandas as pd
+
+        columns = pd.Index(self.classes, tupleize_cols=False)
+        values = self.prior if self.has_prior else self.mask
+        return pd.DataFrame(values, index=self.index, columns=columns)

@@ -1,0 +1,272 @@
+"""The forms in which people have annotations, read into one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..candidates._labels import is_missing
+from ._labels import encode_labels
+
+_LONG = {
+    "item": ("task", "item", "id"),
+    "annotator": ("worker", "annotator", "performer", "rater"),
+    "label": ("label",),
+}
+_PAIR = {"label", "score"}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One entry per label given: to which item, by which annotator, in which column, its weight.
+
+    The weight is the score, or 1/k for each of the k labels of one answer.
+    """
+
+    classes: list[Any]
+    index: Any  # of items
+    names: Any  # of annotators; None if they are unknown
+    is_scored: bool
+    items: np.ndarray
+    annotators: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray
+
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the (item, label) cells that have entries, as flat positions, and each entry's."""
+        flat = self.items * len(self.classes) + self.columns
+        return np.unique(flat, return_inverse=True)
+
+
+class _Form(NamedTuple):
+    """What a form holds, label by label, before labels are encoded."""
+
+    index: Any
+    items: Any
+    labels: Any
+    names: Any = None
+    annotators: Any = None
+    scores: Any = None
+
+
+def read_answers(
+    annotations: Any,
+    missing: Any,
+    classes: Any,
+    named: Mapping[str, Any],
+    from_name: str | None,
+    predictions: bool,
+    index: Any = None,
+) -> Answers:
+    """Read annotations in any form; ``named`` holds item, annotator and label of a long table."""
+    if hasattr(annotations, "to_pandas"):  # polars, pyarrow
+        annotations = annotations.to_pandas()
+    if isinstance(annotations, np.ma.MaskedArray):
+        annotations = np.array(annotations.tolist(), dtype=object)  # masked becomes None
+    if getattr(annotations, "ndim", 1) == 2:
+        annotations = pd.DataFrame(annotations)
+    is_table = isinstance(annotations, pd.DataFrame)
+    _check_container(annotations, is_table, named)
+    columns = _find_columns(annotations, named) if is_table else None
+    is_export = not is_table and any(map(_is_task, annotations))
+    if not is_export and (from_name is not None or predictions):
+        raise ValueError("`from_name` and `predictions` are for Label Studio exports, got others.")
+    if is_export:
+        form = _read_export(annotations, from_name, predictions)
+    elif is_table:
+        form = _read_long(annotations, *columns) if columns else _read_wide(annotations)
+    else:
+        form = _read_lists(annotations)
+
+    odd = next((label for label in form.labels if isinstance(label, Mapping)), None)
+    if odd is not None:
+        raise ValueError(f"`annotations` must hold labels, or labels with scores, got {odd!r}.")
+    series = pd.Series(list(form.labels), dtype=object).explode()  # a cell may hold several labels
+    given = [not is_missing(label) and not _equal(label, missing) for label in series]
+    series = series[np.array(given, dtype=bool)]
+    labels, entries = series.tolist(), series.index.to_numpy(dtype=np.int64)
+    if not labels and classes is None:
+        raise ValueError("`annotations` must hold labels, got only missing values. Pass `classes`.")
+    if all(label.is_integer() for label in labels if isinstance(label, float)):
+        # Integers that a missing value had made floats.
+        labels = [int(label) if isinstance(label, float) else label for label in labels]
+    items = np.asarray(form.items, dtype=np.int64)[entries]
+    annotators = items if form.names is None else np.asarray(form.annotators)[entries]
+    if is_table and not columns and classes is None and missing is None:
+        _check_shared(labels, annotators, form.names)
+    place = lambda i: f"for item {form.index.tolist()[items[i]]!r}"  # noqa: E731
+    classes, codes = encode_labels(labels, classes, "annotations", place)
+    weights = np.ones(len(codes)) if form.scores is None else np.asarray(form.scores)[entries]
+    if form.names is not None:
+        table = pd.DataFrame({"item": items, "annotator": annotators, "code": codes})
+        table = table.drop_duplicates()
+        items, annotators, codes = table.to_numpy().T
+        weights = 1 / table.groupby(["item", "annotator"])["code"].transform("size").to_numpy()
+    if index is not None:
+        items = _find_items(form.index, pd.Index(index))[items]
+    parts = (part[weights > 0] for part in (items, annotators, codes, weights))
+    index = form.index if index is None else pd.Index(index)
+    return Answers(classes, index, form.names, form.scores is not None, *parts)
+
+
+def _is_task(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and "annotations" in entry
+
+
+def _check_container(annotations: Any, is_table: bool, named: Mapping[str, Any]) -> None:
+    if isinstance(annotations, (str, bytes, Mapping)) or not hasattr(annotations, "__len__"):
+        found, remedy = type(annotations).__name__, "pandas.Series(annotations) or parsed JSON"
+        raise ValueError(f"`annotations` must be a table or a list, got {found}. Pass {remedy}.")
+    if not len(annotations) or (is_table and not annotations.shape[1]):
+        shape = annotations.shape if is_table else (0,)
+        raise ValueError(f"`annotations` must have an item and a column at least, got {shape}.")
+    odd = [name for name, value in named.items() if value is not None and not is_table]
+    if odd:
+        raise ValueError(f"`{odd[0]}` must name a column of a long table, got {named[odd[0]]!r}.")
+
+
+def _equal(value: Any, missing: Any) -> bool:
+    return missing is not None and bool(np.all(value == missing))
+
+
+def _find_columns(frame: Any, named: Mapping[str, Any]) -> list[Any] | None:
+    """Return the columns of a long table: item, annotator, label; None if it is a wide table."""
+    found = []
+    for role, known in _LONG.items():
+        name, columns = named[role], list(frame.columns)
+        matching = [c for c in columns if (str(c).lower() in known if name is None else c == name)]
+        if role == "item" and len(matching) > 1:
+            matching = [column for column in matching if str(column).lower() != "id"]
+        if len(matching) == 1:
+            found += matching
+        elif any(value is not None for value in named.values()):
+            raise ValueError(f"`{role}` must name one column of {columns[:20]}, got {name!r}.")
+    return found if len(found) == len(_LONG) else None
+
+
+def _read_long(frame: Any, item: Any, annotator: Any, label: Any) -> _Form:
+    parts = []
+    for column in (item, annotator):
+        codes, names = pd.factorize(frame[column])
+        if (codes < 0).any():
+            raise ValueError(f"{column!r} must not be missing, got none in row {codes.argmin()}.")
+        parts += [pd.Index(names, name=column), codes]
+    return _Form(parts[0], parts[1], frame[label].tolist(), *parts[2:])
+
+
+def _read_wide(frame: Any) -> _Form:
+    n_items, n_annotators = frame.shape
+    for name in map(str, frame.columns):
+        if name.lower() in (*_LONG["item"], "index") or name.startswith("Unnamed: "):
+            raise ValueError(
+                "Columns of a wide table must be annotators, but column "
+                f"{name!r} holds items by its name. Pass annotations.set_index({name!r})."
+            )
+    items = np.repeat(np.arange(n_items), n_annotators)
+    annotators = np.tile(np.arange(n_annotators), n_items)
+    labels = frame.to_numpy(dtype=object).ravel().tolist()
+    return _Form(frame.index, items, labels, frame.columns, annotators)
+
+
+def _check_shared(labels: list[Any], annotators: np.ndarray, names: Any) -> None:
+    """Raise ValueError if a column shares no label with the others, as in a long table."""
+    keys = [repr(label) if type(label).__hash__ is None else label for label in labels]
+    position = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    used, rows = np.unique(annotators, return_inverse=True)
+    gave = np.zeros((len(used), len(position)), dtype=bool)
+    gave[rows, [position[key] for key in keys]] = True
+    alone = ~(gave & (gave.sum(axis=0) > 1)).any(axis=1)
+    if alone.any() and len(used) > 1:
+        raise ValueError(
+            f"Columns of `annotations` must be annotators, but {names[used[alone][0]]!r} and the "
+            "others share no label. For a long table, with a row per answer, name its columns by "
+            "`item`, `annotator` and `label`. If the columns are annotators, pass `classes`."
+        )
+
+
+def _read_lists(annotations: Any) -> _Form:
+    """Read per item a list of labels, or of labels with scores."""
+    entries, scored, pooled = list(annotations), [], []
+    for row, entry in enumerate(entries):
+        if is_missing(entry) or (hasattr(entry, "__len__") and not len(entry)):
+            continue
+        if isinstance(entry, (str, bytes)) or not hasattr(entry, "__iter__"):
+            raise ValueError(
+                f"`annotations` must be a table, or hold a list of labels per item, got {entry!r} "
+                f"in row {row}. Pass a DataFrame with a column per annotator, or [{entry!r}]."
+            )
+        pairs = _score_pairs(entry)
+        if pairs is None:
+            pooled += [(row, label, 1.0) for label in entry]
+        for label, score in pairs or ():
+            if not isinstance(score, Real) or not 0 <= float(score) < np.inf:
+                remedy = "For log-probabilities, pass np.exp(score)."
+                raise ValueError(f"Scores must be at least 0, got {score!r} in row {row}. {remedy}")
+            scored.append((row, label, float(score)))
+    if scored and pooled:
+        rows = f"scores in row {scored[0][0]}, none in row {pooled[0][0]}"
+        raise ValueError(f"`annotations` must have scores for all items or none, got {rows}.")
+    items, labels, scores = zip(*(scored or pooled), strict=True) if scored or pooled else ((),) * 3
+    index = annotations.index if isinstance(annotations, pd.Series) else pd.RangeIndex(len(entries))
+    return _Form(index, items, labels, scores=scores if scored else None)
+
+
+def _score_pairs(entry: Any) -> list[Any] | None:
+    """Return the (label, score) pairs of an item; None if it holds labels only."""
+    if isinstance(entry, Mapping) and not set(entry) >= _PAIR:
+        return list(entry.items())
+    parts = [entry] if isinstance(entry, Mapping) else list(entry)
+    if all(isinstance(part, Mapping) and set(part) >= _PAIR for part in parts):
+        return [(part["label"], part["score"]) for part in parts]
+    pairs = all(isinstance(part, (list, tuple)) and len(part) == 2 for part in parts)
+    return parts if pairs and all(isinstance(part[1], Real) for part in parts) else None
+
+
+def _read_export(tasks: Any, from_name: str | None, predictions: bool) -> _Form:
+    """Read the choices of a Label Studio export."""
+    found: dict[str, list[tuple[int, Any, Any]]] = {}
+    ids = []
+    for row, task in enumerate(tasks):
+        try:
+            ids.append(task.get("id", row))
+            answers = [a for a in task["annotations"] if not a.get("was_cancelled")]
+            sources = [(answer, answer["completed_by"]) for answer in answers]
+            if predictions:
+                sources += [(p, p.get("model_version")) for p in task.get("predictions", ())]
+            for source, who in sources:
+                who = who.get("email") or who["id"] if isinstance(who, Mapping) else who
+                for result in source["result"]:
+                    if result["type"] == "choices":
+                        choices = [(row, str(who), c) for c in result["value"]["choices"]]
+                        found.setdefault(result["from_name"], []).extend(choices)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"`annotations` must be a parsed Label Studio export, got a task without {error} "
+                f"in row {row}."
+            ) from error
+    if from_name not in found and (from_name is not None or len(found) != 1):
+        raise ValueError(f"`from_name` must be a choice tag, one of {[*found]}, got {from_name!r}.")
+    table = pd.DataFrame(found[from_name or next(iter(found))], columns=["item", "who", "label"])
+    annotators, names = pd.factorize(table["who"])
+    names = pd.Index(names, name="annotator")
+    return _Form(pd.Index(ids), table["item"], table["label"], names, annotators)
+
+
+def _find_items(known: Any, index: Any) -> np.ndarray:
+    """Return the positions of the items in the index that the caller wants."""
+    for name, labels in (("index", index), ("annotations", known)):
+        if not labels.is_unique:
+            twice = labels[labels.duplicated()].tolist()[0]
+            raise ValueError(f"Items of `{name}` must be unique with `index`, got {twice!r} twice.")
+    position = np.asarray(index.get_indexer(known))
+    if (position < 0).any():
+        raise ValueError(
+            f"`index` must hold all items, got it without {known[position < 0].tolist()[0]!r}. "
+            "Select items beforehand, or name those of a list by pandas.Series(annotations, index)."
+        )
+    return position

@@ -1,0 +1,403 @@
+"""The flagship: `CleanSEClassifier`, a network trained on votes of other rows and label counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import log_softmax
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from ..base import PartialLabelMixin, add_to_docstring
+from ..calibration import PredictionSetMixin, calibrate_like, temper
+from ..candidates import Candidates, candidate_softmax, estimate_proportions
+from ..counts import COUNT_LOSSES
+from ..kernel import CleanSEKernelClassifier
+from ..votes._neighbors import NeighborVoter, NeighborVotes
+from ._classifier import PartialLabelClassifier
+from ._net import ConstantVotes, Objective
+
+__all__ = ["CleanSEClassifier", "paper_settings", "reconstructed_settings"]
+
+VOTERS = {"kernel": CleanSEKernelClassifier, "neighbors": NeighborVoter}
+
+#: Scores of a voter count as at least this probability in predictions.
+PROBABILITY_FLOOR = 1e-2
+
+
+def paper_settings() -> dict[str, Any]:
+    """Return the paper's own form of CleanSE, as arguments of `CleanSEClassifier`.
+
+    One hidden layer of 500 units without batch norm, on z-scores, is not printed in the paper; it
+    reproduces the paper's figures of CC and RC.
+
+    Returns
+    -------
+    settings : dict
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import CleanSEClassifier, paper_settings
+    >>> CleanSEClassifier(**paper_settings()).voter
+    NeighborVoter(end=None, hard=True, within='batch')
+    """
+    return {
+        "loss": "cc",
+        "voter": NeighborVoter(hard=True, within="batch", end=None),
+        "voter_blend": 0.0,
+        "temperature": 3.0,
+        "count_weight": 1e-3,
+        "count_loss": "entropy",
+        "count_every": 1,
+        "module_params": {"batch_norm": False, "dropout": 0.0},
+        "hidden_layer_sizes": (500,),
+        "n_networks": 1,
+        "scaling": "standard",
+        "max_epochs": 250,
+        "batch_size": 64,
+        "lr": 1e-3,
+        "schedule": "constant",
+        "weight_decay": 1e-5,
+    }
+
+
+def reconstructed_settings() -> dict[str, Any]:
+    """Return the nearest form of CleanSE that has the effect which the paper describes.
+
+    Confidences of RC times K, neighbors from all rows, votes over all classes, and a count loss
+    that is large enough to matter.
+
+    Returns
+    -------
+    settings : dict
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import reconstructed_settings
+    >>> reconstructed_settings()["loss"]
+    'rc'
+    """
+    return paper_settings() | {
+        "loss": "rc",
+        "voter": NeighborVoter(hard=True, scope="all", end=None),
+        "count_loss": "interval",
+        "count_weight": 0.1,
+    }
+
+
+@add_to_docstring(PartialLabelClassifier, "    class_prior :", "    See Also")
+class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
+    """Neural network for candidates, trained on votes of other rows and on label counts.
+
+    Two ideas of [1]_ are added to a base loss. *Votes*: similar rows, above all clean ones (with a
+    single candidate), suggest which candidate is right, which reweights the loss. *Counts*: a label
+    occurs at least as often as in clean rows and at most as often as it is a candidate; the count
+    loss maximizes the probability that predictions respect this.
+
+    Parameters
+    ----------
+    loss : str, Loss or callable, default="cc"
+        The base loss: "average", "cc", "rc", "proden", "lws", "cavl" or "scarce", or a
+        `sklearn_cleanse.losses.Loss`, which has parameters or is your own.
+    voter : {"kernel", "neighbors"}, estimator, NeighborVoter or None, default="kernel"
+        The voter. "kernel" is `CleanSEKernelClassifier`, "neighbors" is `NeighborVoter`. Any
+        estimator with ``fit(X, S)`` and ``candidate_proba_`` can vote: it is cloned and fitted on
+        the training rows. None: no votes.
+    voter_blend : float in [0, 1] or "auto", default="auto"
+        Weight of the voter's log-probabilities, beside those of the network, in predictions. "auto"
+        takes half of ``voter_.count_strength_`` for a kernel voter that stands on all rows, and
+        otherwise 0.
+    temperature : float, default=3.0
+        T of Eq. (4): how much more a candidate that the votes name counts than the others. It falls
+        to 1 over the epochs. 1 switches the votes off.
+    count_weight : float, default=1e-3
+        λ of Eq. (15), the weight of the count loss. 0 switches it off.
+    count_loss : {"interval", "entropy", "proportion"}, default="interval"
+        "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P of Eq. (10),
+        "proportion" the Kullback-Leibler form for large data, Eq. (14).
+    count_every : int, default=4
+        Steps from one count loss to the next, which stands for those in between. 1 counts in each
+        step, as the paper does, and takes a fifth more time.
+    noise_rate : float in [0, 1) or "auto", default=0.0
+        Proportion of rows whose true label is not a candidate. Otherwise than at 0, votes may name
+        any label, the network trains on all of them, and counts bound nothing. "auto" estimates
+        the proportion without true labels. `disambiguate` stays inside the candidates.
+    <shared>
+    voter_ : estimator or None
+        The fitted voter. None for neighbors, without votes, and after `partial_fit`.
+    noise_rate_ : float
+        The proportion of rows without their true label that the votes used.
+    proba_temperature_ : float
+        Temperature of the probabilities: in the mean they are as confident as those of a kernel
+        voter, which are calibrated by candidates alone. It does not change predictions. 1 with any
+        other voter, without votes, and after `partial_fit`.
+
+    See Also
+    --------
+    PartialLabelClassifier : The same network without votes and counts.
+    CleanSEKernelClassifier : The votes alone, without a network.
+
+    References
+    ----------
+    .. [1] G. Wang, C.-M. Vong, J. Huang. Exploiting the Potential Supervision Information of
+       Clean Samples in Partial Label Learning.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse import CleanSEClassifier
+    >>> X = [[0.0], [0.1], [0.9], [1.0]]
+    >>> S = [{"low"}, {"low", "high"}, {"low", "high"}, {"high"}]
+    >>> clf = CleanSEClassifier(max_epochs=20, random_state=0).fit(X, S)
+    >>> clf.predict([[0.05], [0.95]])
+    array(['low', 'high'], dtype='<U4')
+    >>> clf.disambiguate(X, S)
+    array(['low', 'low', 'high', 'high'], dtype='<U4')
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PartialLabelClassifier._parameter_constraints,
+        "voter": [StrOptions(set(VOTERS)), NeighborVoter, HasMethods(["fit", "get_params"]), None],
+        "voter_blend": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "temperature": [Interval(Real, 1, 1e18, closed="both")],
+        "count_weight": [Interval(Real, 0, 1e18, closed="both")],
+        "count_loss": [StrOptions(set(COUNT_LOSSES))],
+        "count_every": [Interval(Integral, 1, None, closed="left")],
+        "noise_rate": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
+    }
+
+    def __init__(
+        self,
+        loss="cc",
+        *,
+        voter="kernel",
+        voter_blend="auto",
+        temperature=3.0,
+        count_weight=1e-3,
+        count_loss="interval",
+        count_every=4,
+        noise_rate=0.0,
+        class_prior=None,
+        module="mlp",
+        module_params=None,
+        hidden_layer_sizes=(300, 300, 300),
+        n_networks=2,
+        scaling="auto",
+        max_epochs=30,
+        batch_size="auto",
+        lr=0.01,
+        schedule="onecycle",
+        weight_decay="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=20,
+        warm_start=False,
+        device="auto",
+        random_state=None,
+        callbacks=None,
+        verbose=0,
+    ):
+        super().__init__(
+            loss,
+            class_prior=class_prior,
+            module=module,
+            module_params=module_params,
+            hidden_layer_sizes=hidden_layer_sizes,
+            n_networks=n_networks,
+            scaling=scaling,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            lr=lr,
+            schedule=schedule,
+            weight_decay=weight_decay,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            warm_start=warm_start,
+            device=device,
+            random_state=random_state,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+        self.voter = voter
+        self.voter_blend = voter_blend
+        self.temperature = temperature
+        self.count_weight = count_weight
+        self.count_loss = count_loss
+        self.count_every = count_every
+        self.noise_rate = noise_rate
+
+    def _check_nested(self, whole, part, params):
+        voter = params.get("voter", self.voter)
+        if part and whole == "voter" and (voter is None or isinstance(voter, str)):
+            name = VOTERS[voter].__name__ if voter in VOTERS else "CleanSEKernelClassifier"
+            raise ValueError(
+                f"`voter` must be an object to set voter__{part}, got {voter!r}. Pass "
+                f"voter={name}()."
+            )
+
+    def _vote(self, X, used, candidates, device, seed, one_epoch):
+        """Let the voter vote on the rows to train on, before training or during it."""
+        voter = VOTERS[self.voter]() if isinstance(self.voter, str) else self.voter
+        if voter is None or self.temperature == 1 or isinstance(voter, NeighborVoter):
+            if self.noise_rate != 0:
+                raise ValueError(
+                    "`noise_rate` must be 0 without a voter that has this parameter, got "
+                    f"{self.noise_rate!r}. Use voter='kernel' and `temperature` above 1."
+                )
+            if self.temperature != 1 and self.voter_blend not in ("auto", 0):
+                raise ValueError(
+                    f"`voter_blend` must be 0 or 'auto' with voter={self.voter!r}, which takes no "
+                    f"part in predictions, got {self.voter_blend}."
+                )
+            if voter is None or self.temperature == 1:
+                return None, None, candidates
+            voter._validate_params()
+            rng = np.random.RandomState(seed)
+            return None, NeighborVotes(voter, candidates.is_clean, rng, one_epoch), candidates
+        if self.voter_blend not in ("auto", 0) and not hasattr(voter, "predict_proba"):
+            raise ValueError(
+                f"`voter_blend` must be 0 or 'auto' with {type(voter).__name__}, which has no "
+                f"predict_proba, got {self.voter_blend}."
+            )
+        voter = self._prepare(clone(voter), device, seed)
+        rows = X if len(used) == len(X) else X[used]
+        if candidates.index is None:
+            candidates = replace(candidates, index=pd.Index(used))
+        own = isinstance(voter, PartialLabelMixin)  # which reads the record as it is
+        voter.fit(rows, candidates if own else candidates.to_frame())
+        votes = _read_votes(voter, candidates)
+        if getattr(voter, "noise_rate_", 0.0):
+            candidates = spread_noise(candidates, voter.noise_rate_)
+        # A network outgrows the votes of components sooner. A single epoch has full votes.
+        end = 1.0 if getattr(voter, "_is_exact", True) else 0.5
+        return voter, ConstantVotes(votes, None if one_epoch else end), candidates
+
+    def _prepare(self, voter, device, seed):
+        """Pass on what the user has left at its default."""
+        params = voter.get_params(deep=False)
+        passed = {}
+        if "random_state" in params and params["random_state"] is None:
+            passed["random_state"] = seed
+        if params.get("device") == "auto":
+            passed["device"] = device
+        if self.noise_rate != 0:
+            if "noise_rate" not in params:
+                raise ValueError(
+                    "`noise_rate` must be 0 with a voter that has no such parameter, got "
+                    f"{self.noise_rate!r} and {type(voter).__name__}. Use voter='kernel'."
+                )
+            passed["noise_rate"] = self.noise_rate
+        return voter.set_params(**passed)
+
+    def _objective(self, loss, params, votes, candidates, device):
+        proportions = None
+        if self.count_weight and self.count_loss == "proportion":
+            found = estimate_proportions(candidates)
+            proportions = torch.tensor(found, dtype=torch.float32, device=device)
+        return Objective(
+            loss,
+            params,
+            votes,
+            self.temperature,
+            self.count_weight,
+            self.count_loss,
+            self.count_every,
+            proportions,
+        )
+
+    def _blend(self):
+        if self.voter_ is None:
+            return 0.0
+        if self.voter_blend == "auto":
+            is_exact = getattr(self.voter_, "_is_exact", False)
+            return 0.5 * self.voter_.count_strength_ if is_exact else 0.0
+        return float(self.voter_blend)
+
+    def _log_proba(self, X):
+        return temper(self._blended(X), self.proba_temperature_)
+
+    def _scores(self, X):
+        return np.exp(self._blended(X))
+
+    def _blended(self, X, scores=None):
+        """Blend the network's log-probabilities with the voter's, from its scores on X."""
+        log_proba, blend = super()._log_proba(X), self._blend()
+        if not blend:
+            return log_proba
+        if scores is None:
+            voter = self.voter_
+            scores = voter._scores(X) if hasattr(voter, "_scores") else voter.predict_proba(X)
+        floor = min(PROBABILITY_FLOOR, 1 / scores.shape[1])
+        scores = np.log(np.maximum(scores, floor))
+        return log_softmax((1 - blend) * log_proba + blend * log_softmax(scores, axis=1), axis=1)
+
+    def _fit_proba(self, X, used):
+        scores = None
+        if len(used) == len(X) and hasattr(self.voter_, "_training_scores"):
+            scores = self.voter_._training_scores()  # in closed form, without a second kernel
+        log_proba = self._blended(X, scores)
+        self.proba_temperature_, self._scored = calibrate_like(self.voter_, log_proba[used])
+        return temper(log_proba, self.proba_temperature_)
+
+    def _label_proba(self, log_proba, candidates: Candidates):
+        if not self.noise_rate_:
+            return self.candidate_proba_
+        spread = spread_noise(candidates, self.noise_rate_)
+        return candidate_softmax(log_proba, spread.mask, spread.prior)
+
+    def explain(self, X, y=None, *, n_similar=5):
+        """Show the training rows that are most similar to each sample, and how they were resolved.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples to explain.
+        y : array-like, default=None
+            Their candidates, in any form that `fit` takes. If None, every class is a candidate. A
+            training row needs its candidates to be explained as one.
+        n_similar : int, default=5
+            Number of similar rows to show.
+
+        Returns
+        -------
+        explanations : list of Explanation
+            One per sample; print it for a table.
+        """
+        from ..inspection import explain
+
+        return explain(self, X, y, n_similar=n_similar)
+
+
+def _read_votes(voter: Any, candidates: Candidates) -> torch.Tensor:
+    """Return a fitted voter's votes, or raise if they are not a finite number per label."""
+    votes: Any = getattr(voter, "label_proba_", None)
+    votes = getattr(voter, "candidate_proba_", None) if votes is None else votes
+    votes = votes.toarray() if hasattr(votes, "toarray") else votes
+    if votes is None or np.shape(votes) != candidates.mask.shape or not np.isfinite(votes).all():
+        raise ValueError(
+            "`voter` must have a `candidate_proba_` of finite numbers after `fit`, of shape "
+            f"{candidates.mask.shape}, got {type(voter).__name__} with shape {np.shape(votes)}."
+        )
+    classes = getattr(voter, "classes_", candidates.classes)
+    if not np.array_equal(classes, candidates.classes):
+        raise ValueError(f"`voter` must keep the columns of S, got classes_ {classes!r}.")
+    if (votes < 0).any() or (votes.sum(axis=1) > 1 + 1e-5).any():
+        raise ValueError("`voter` must return probabilities, got votes below 0 or above 1.")
+    if not getattr(voter, "noise_rate_", 0.0):
+        votes = votes * candidates.mask
+    return torch.from_numpy(np.ascontiguousarray(votes, dtype=np.float32))
+
+
+def spread_noise(candidates: Candidates, noise_rate: float) -> Candidates:
+    """Make each label a candidate: those outside a set have the noise rate as prior weight."""
+    n_outside = (~candidates.mask).sum(axis=1, keepdims=True)
+    outside = noise_rate / (1 - noise_rate) / np.maximum(n_outside, 1)
+    prior = np.where(candidates.mask, candidates.prior, outside)
+    prior = (prior / prior.sum(axis=1, keepdims=True)).astype(np.float32)
+    mask = np.ones_like(candidates.mask)
+    return replace(candidates, mask=mask, prior=prior, has_prior=True)

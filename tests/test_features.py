@@ -1,0 +1,107 @@
+"""One check of X for all estimators."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from sklearn_cleanse.features import check_features, row_keys
+
+
+def read(X, **how):
+    return check_features(BaseEstimator(), X, reset=True, **how)
+
+
+@pytest.mark.parametrize(
+    "dtype", [">f4", ">f8", np.longdouble, np.float16, np.int64, np.uint32, object]
+)
+def test_all_numbers_are_read_in_native_double_precision(dtype):
+    X = np.array([[1, 2], [3, 1700]])
+    found = read(X.astype(dtype))
+    assert found.dtype in (np.float64, np.float32)
+    assert found.dtype.isnative
+    np.testing.assert_array_equal(found, X)
+    times = np.array([[1_700_000_000_123_456], [1_700_000_000_123_457]], dtype=np.int64)
+    assert np.diff(read(times), axis=0) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int16, bool])
+def test_what_can_be_used_is_not_copied(dtype):
+    X = np.ones((3, 2), dtype=dtype)
+    assert np.shares_memory(read(X), X)
+
+
+def test_masked_entries_are_missing():
+    X = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    for form in (X, list(X)):
+        assert np.isnan(read(form)).tolist() == [[False, True], [False, False]]
+
+
+def test_sparse_features_become_dense_up_to_a_limit():
+    X = sp.random_array((5, 4), density=0.5, random_state=0)
+    np.testing.assert_array_equal(read(X), X.toarray())
+    with pytest.raises(MemoryError, match=r"got 7.45 GiB.*TruncatedSVD"):
+        read(sp.csr_array((1000, 10**6)))
+
+
+FRAME = pd.DataFrame({"size": [1.0, 2.0], "when": pd.to_datetime(["2020-01-01", None])})
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (FRAME, "dates in column 'when'"),
+        (FRAME.assign(when=FRAME["when"] - FRAME["when"][0]), "dates in column 'when'"),
+        (FRAME[["when"]].to_numpy(), "dates in column 0"),
+        (FRAME.to_numpy().tolist(), "dates in column 1"),
+        (FRAME.assign(when=pd.Period("2020")), "dates in column 'when'"),
+        (FRAME.astype({"when": str}), "text or categories in column 'when'.*OneHotEncoder"),
+        (FRAME.astype(str), "text or categories in column 'size', 'when'"),
+        (FRAME.assign(when=pd.Categorical(["a", "b"])), "text or categories in column 'when'"),
+        (np.array([["1", "x"], ["2", "3"]], dtype=object), "text or categories in column 1"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique columns, got 'a' twice"),
+        (pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["a"], [1, 2]])), "2 levels"),
+        ([[1.0, np.inf], [1.0, 2.0]], "infinity"),
+        ([[1.0], [1e101]], r"between ±1e\+100, got a value beyond in row 1"),
+        ([[0.0], [1e-101]], "vary by at least 1e-100, got 1e-101 in feature 0"),
+        (np.full((2, 1, 2, 2), np.nan), "NaN in row 0"),
+    ],
+)
+def test_bad_features_raise(X, message):
+    with pytest.raises(ValueError, match=message):
+        read(X, allow_images=True)
+
+
+class Frame(dict):
+    """The little of a polars frame that matters here."""
+
+    columns, __array__ = property(list), None
+
+
+@pytest.mark.parametrize(
+    "kind", [Frame, pa.table, lambda columns: pd.DataFrame(columns, dtype="O")]
+)
+def test_frames_of_all_libraries_name_their_columns(kind):
+    days, towns = np.array(["2020-01-01", "NaT"], dtype="M8[s]"), np.array(["Oslo", "Rome"])
+    with pytest.raises(ValueError, match="dates in column 'day'"):
+        read(kind({"size": np.ones(2), "day": days}))
+    with pytest.raises(ValueError, match="column 'town'"):
+        read(kind({"size": np.ones(2), "town": towns}))
+
+
+def test_equal_rows_have_equal_keys():
+    X = np.array([[0.0, np.nan], [-0.0, np.nan], [1.0, 0.0]])
+    S = np.array([[True], [True], [True]])
+    one, other, third = row_keys(X, S)
+    assert one == other != third
+    assert row_keys(X, np.array([[True], [False], [True]]))[0] != row_keys(X, ~S)[0]
+
+
+def test_nothing_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read([[np.nan, 1.0], [np.nan, 2.0]])
