@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from ..candidates._labels import is_missing
 from ._labels import encode_labels
@@ -19,6 +21,7 @@ _LONG = {
     "label": ("label",),
 }
 _PAIR = {"label", "score"}
+_MAX_SCORE = 1e100  # sums of larger ones may overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,11 @@ class Answers:
     names: Any  # of annotators; None if they are unknown
     is_scored: bool
     items: np.ndarray
-    annotators: np.ndarray
+    annotators: Any  # None if they are unknown
     columns: np.ndarray
     weights: np.ndarray
 
+    @cached_property
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the (item, label) cells that have entries, as flat positions, and each entry's."""
         flat = self.items * len(self.classes) + self.columns
@@ -44,14 +48,12 @@ class Answers:
 
 
 class _Form(NamedTuple):
-    """What a form holds, label by label, before labels are encoded."""
+    """What a form holds, before labels are encoded."""
 
-    index: Any
-    items: Any
-    labels: Any
-    names: Any = None
-    annotators: Any = None
-    scores: Any = None
+    index: Any  # of items
+    entries: pd.DataFrame  # item, label (or a list of them) and, if known, annotator or score
+    names: Any = None  # of annotators
+    is_scored: bool = False
 
 
 def read_answers(
@@ -64,14 +66,12 @@ def read_answers(
     index: Any = None,
 ) -> Answers:
     """Read annotations in any form; ``named`` holds item, annotator and label of a long table."""
+    if not pd.api.types.is_scalar(missing):
+        raise ValueError(f"`missing` must be a single value, got {missing!r}.")
     if hasattr(annotations, "to_pandas"):  # polars, pyarrow
         annotations = annotations.to_pandas()
-    if isinstance(annotations, np.ma.MaskedArray):
-        annotations = np.array(annotations.tolist(), dtype=object)  # masked becomes None
-    if getattr(annotations, "ndim", 1) == 2:
-        annotations = pd.DataFrame(annotations)
+    annotations = _check_container(annotations, named)
     is_table = isinstance(annotations, pd.DataFrame)
-    _check_container(annotations, is_table, named)
     columns = _find_columns(annotations, named) if is_table else None
     is_export = not is_table and any(map(_is_task, annotations))
     if not is_export and (from_name is not None or predictions):
@@ -83,55 +83,64 @@ def read_answers(
     else:
         form = _read_lists(annotations)
 
-    odd = next((label for label in form.labels if isinstance(label, Mapping)), None)
+    odd = next((label for label in form.entries["label"] if isinstance(label, Mapping)), None)
     if odd is not None:
         raise ValueError(f"`annotations` must hold labels, or labels with scores, got {odd!r}.")
-    series = pd.Series(list(form.labels), dtype=object).explode()  # a cell may hold several labels
-    given = [not is_missing(label) and not _equal(label, missing) for label in series]
-    series = series[np.array(given, dtype=bool)]
-    labels, entries = series.tolist(), series.index.to_numpy(dtype=np.int64)
+    entries = form.entries.astype({"label": object}).explode("label", ignore_index=True)
+    answered = [_is_answer(label, missing) for label in entries["label"]]
+    entries = entries[np.array(answered, dtype=bool)]
+    labels, items = entries["label"].tolist(), entries["item"].to_numpy(np.int64)
     if not labels and classes is None:
         raise ValueError("`annotations` must hold labels, got only missing values. Pass `classes`.")
     if all(label.is_integer() for label in labels if isinstance(label, float)):
         # Integers that a missing value had made floats.
         labels = [int(label) if isinstance(label, float) else label for label in labels]
-    items = np.asarray(form.items, dtype=np.int64)[entries]
-    annotators = items if form.names is None else np.asarray(form.annotators)[entries]
     if is_table and not columns and classes is None and missing is None:
-        _check_shared(labels, annotators, form.names)
+        _check_shared(labels, entries["annotator"].to_numpy(), form.names)
     place = lambda i: f"for item {form.index.tolist()[items[i]]!r}"  # noqa: E731
     classes, codes = encode_labels(labels, classes, "annotations", place)
-    weights = np.ones(len(codes)) if form.scores is None else np.asarray(form.scores)[entries]
+    entries = entries.assign(label=codes)
     if form.names is not None:
-        table = pd.DataFrame({"item": items, "annotator": annotators, "code": codes})
-        table = table.drop_duplicates()
-        items, annotators, codes = table.to_numpy().T
-        weights = 1 / table.groupby(["item", "annotator"])["code"].transform("size").to_numpy()
+        entries = entries.drop_duplicates()
+        sizes = entries.groupby(["item", "annotator"])["label"].transform("size")
+        entries = entries.assign(score=1 / sizes)
+    entries = entries[entries["score"] > 0]
+    items, codes = entries["item"].to_numpy(np.int64), entries["label"].to_numpy()
+    annotators = None if form.names is None else entries["annotator"].to_numpy()
+    weights = entries["score"].to_numpy(np.float64)
     if index is not None:
-        items = _find_items(form.index, pd.Index(index))[items]
-    parts = (part[weights > 0] for part in (items, annotators, codes, weights))
-    index = form.index if index is None else pd.Index(index)
-    return Answers(classes, index, form.names, form.scores is not None, *parts)
+        index = pd.Index(index)
+        items = _find_items(form.index, index)[items]
+    index = form.index if index is None else index
+    return Answers(classes, index, form.names, form.is_scored, items, annotators, codes, weights)
 
 
 def _is_task(entry: Any) -> bool:
     return isinstance(entry, Mapping) and "annotations" in entry
 
 
-def _check_container(annotations: Any, is_table: bool, named: Mapping[str, Any]) -> None:
-    if isinstance(annotations, (str, bytes, Mapping)) or not hasattr(annotations, "__len__"):
+def _check_container(annotations: Any, named: Mapping[str, Any]) -> Any:
+    """Return a table or matrix as a DataFrame, and a Series or list as it is, or raise."""
+    is_odd = isinstance(annotations, (str, bytes, Mapping)) or sp.issparse(annotations)
+    if is_odd or not hasattr(annotations, "__len__"):
         found, remedy = type(annotations).__name__, "pandas.Series(annotations) or parsed JSON"
         raise ValueError(f"`annotations` must be a table or a list, got {found}. Pass {remedy}.")
-    if not len(annotations) or (is_table and not annotations.shape[1]):
-        shape = annotations.shape if is_table else (0,)
-        raise ValueError(f"`annotations` must have an item and a column at least, got {shape}.")
-    odd = [name for name, value in named.items() if value is not None and not is_table]
+    if isinstance(annotations, np.ma.MaskedArray):
+        annotations = np.array(annotations.tolist(), dtype=object)  # masked becomes None
+    shape = annotations.shape if hasattr(annotations, "shape") else (len(annotations),)
+    if len(shape) not in (1, 2) or 0 in shape:
+        need = "one or two dimensions, an item and a column at least"
+        raise ValueError(f"`annotations` must have {need}, got {shape}.")
+    odd = [name for name, value in named.items() if value is not None and len(shape) == 1]
     if odd:
         raise ValueError(f"`{odd[0]}` must name a column of a long table, got {named[odd[0]]!r}.")
+    return annotations if len(shape) == 1 else pd.DataFrame(annotations)
 
 
-def _equal(value: Any, missing: Any) -> bool:
-    return missing is not None and bool(np.all(value == missing))
+def _is_answer(label: Any, missing: Any) -> bool:
+    if label is np.ma.masked or is_missing(label):
+        return False
+    return is_missing(missing) or not np.all(label == missing)
 
 
 def _find_columns(frame: Any, named: Mapping[str, Any]) -> list[Any] | None:
@@ -156,7 +165,10 @@ def _read_long(frame: Any, item: Any, annotator: Any, label: Any) -> _Form:
         if (codes < 0).any():
             raise ValueError(f"{column!r} must not be missing, got none in row {codes.argmin()}.")
         parts += [pd.Index(names, name=column), codes]
-    return _Form(parts[0], parts[1], frame[label].tolist(), *parts[2:])
+    index, items, names, annotators = parts
+    labels = frame[label].to_numpy(dtype=object)
+    entries = pd.DataFrame({"item": items, "annotator": annotators, "label": labels})
+    return _Form(index, entries, names)
 
 
 def _read_wide(frame: Any) -> _Form:
@@ -167,23 +179,23 @@ def _read_wide(frame: Any) -> _Form:
                 "Columns of a wide table must be annotators, but column "
                 f"{name!r} holds items by its name. Pass annotations.set_index({name!r})."
             )
-    items = np.repeat(np.arange(n_items), n_annotators)
-    annotators = np.tile(np.arange(n_annotators), n_items)
-    labels = frame.to_numpy(dtype=object).ravel().tolist()
-    return _Form(frame.index, items, labels, frame.columns, annotators)
+    entries = pd.DataFrame(
+        {
+            "item": np.repeat(np.arange(n_items), n_annotators),
+            "annotator": np.tile(np.arange(n_annotators), n_items),
+            "label": frame.to_numpy(dtype=object).ravel(),
+        }
+    )
+    return _Form(frame.index, entries, frame.columns)
 
 
 def _check_shared(labels: list[Any], annotators: np.ndarray, names: Any) -> None:
     """Raise ValueError if a column shares no label with the others, as in a long table."""
-    keys = [repr(label) if type(label).__hash__ is None else label for label in labels]
-    position = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    used, rows = np.unique(annotators, return_inverse=True)
-    gave = np.zeros((len(used), len(position)), dtype=bool)
-    gave[rows, [position[key] for key in keys]] = True
-    alone = ~(gave & (gave.sum(axis=0) > 1)).any(axis=1)
-    if alone.any() and len(used) > 1:
+    gave = pd.crosstab(annotators, np.array(list(map(str, labels)), dtype=object)) > 0
+    alone = gave.index[~gave.loc[:, gave.sum() > 1].any(axis=1)]
+    if len(alone) and len(gave) > 1:
         raise ValueError(
-            f"Columns of `annotations` must be annotators, but {names[used[alone][0]]!r} and the "
+            f"Columns of `annotations` must be annotators, but {names[alone[0]]!r} and the "
             "others share no label. For a long table, with a row per answer, name its columns by "
             "`item`, `annotator` and `label`. If the columns are annotators, pass `classes`."
         )
@@ -204,16 +216,16 @@ def _read_lists(annotations: Any) -> _Form:
         if pairs is None:
             pooled += [(row, label, 1.0) for label in entry]
         for label, score in pairs or ():
-            if not isinstance(score, Real) or not 0 <= float(score) < np.inf:
-                remedy = "For log-probabilities, pass np.exp(score)."
-                raise ValueError(f"Scores must be at least 0, got {score!r} in row {row}. {remedy}")
+            if not isinstance(score, Real) or not 0 <= float(score) <= _MAX_SCORE:
+                need, remedy = f"from 0 to {_MAX_SCORE:g}", "For log-probabilities, pass np.exp"
+                raise ValueError(f"Scores must be {need}, got {score!r} in row {row}. {remedy}.")
             scored.append((row, label, float(score)))
     if scored and pooled:
         rows = f"scores in row {scored[0][0]}, none in row {pooled[0][0]}"
         raise ValueError(f"`annotations` must have scores for all items or none, got {rows}.")
-    items, labels, scores = zip(*(scored or pooled), strict=True) if scored or pooled else ((),) * 3
+    table = pd.DataFrame(scored or pooled, columns=["item", "label", "score"], dtype=object)
     index = annotations.index if isinstance(annotations, pd.Series) else pd.RangeIndex(len(entries))
-    return _Form(index, items, labels, scores=scores if scored else None)
+    return _Form(index, table, is_scored=bool(scored))
 
 
 def _score_pairs(entry: Any) -> list[Any] | None:
@@ -251,10 +263,10 @@ def _read_export(tasks: Any, from_name: str | None, predictions: bool) -> _Form:
             ) from error
     if from_name not in found and (from_name is not None or len(found) != 1):
         raise ValueError(f"`from_name` must be a choice tag, one of {[*found]}, got {from_name!r}.")
-    table = pd.DataFrame(found[from_name or next(iter(found))], columns=["item", "who", "label"])
-    annotators, names = pd.factorize(table["who"])
-    names = pd.Index(names, name="annotator")
-    return _Form(pd.Index(ids), table["item"], table["label"], names, annotators)
+    columns = ["item", "annotator", "label"]
+    table = pd.DataFrame(found[from_name or next(iter(found))], columns=columns)
+    codes, names = pd.factorize(table["annotator"])
+    return _Form(pd.Index(ids), table.assign(annotator=codes), pd.Index(names, name="annotator"))
 
 
 def _find_items(known: Any, index: Any) -> np.ndarray:

@@ -157,7 +157,7 @@ def candidates_from_annotations(
             f"none for item {answers.index[is_empty].tolist()[0]!r} ({is_empty.sum()} such items)"
         )
         raise ValueError(f'Every item must have a label, got {found}. Or pass unlabeled="all".')
-    cells, of_cell = answers.cells()
+    cells, of_cell = answers.cells
     rows, counts = cells // n_classes, np.bincount(of_cell)
     most = np.zeros(n_items, dtype=np.int64)
     np.maximum.at(most, rows, counts)
@@ -266,14 +266,14 @@ def _count_annotators(answers: Answers) -> int:
 
 def _entry_sums(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     """Return for each entry the weights given to its item, and to its label of its item."""
-    _, of_cell = answers.cells()
+    _, of_cell = answers.cells
     of_item = np.bincount(answers.items, answers.weights)[answers.items]
     return of_item, np.bincount(of_cell, answers.weights)[of_cell]
 
 
 def _accuracies(answers: Answers) -> np.ndarray:
     """Estimate how often each annotator is right; see `annotator_quality`."""
-    n_annotators, (_, of_cell) = len(answers.names), answers.cells()
+    n_annotators, (_, of_cell) = len(answers.names), answers.cells
     given = np.bincount(answers.annotators, answers.weights, n_annotators)
     of_item, of_label = _entry_sums(answers)
     right = of_label / of_item  # at first by majority
@@ -294,7 +294,7 @@ def _posterior(answers: Answers, accuracies: np.ndarray) -> np.ndarray:
     the labels that were not given, which stay possible.
     """
     n_items, n_classes = len(answers.index), len(answers.classes)
-    cells, of_cell = answers.cells()
+    cells, of_cell = answers.cells
     rows = cells // n_classes
     odds = np.log(accuracies * (n_classes - 1) / (1 - accuracies))
     evidence = np.bincount(of_cell, answers.weights * odds[answers.annotators])

@@ -20,32 +20,18 @@ _LABELS_PER_SCENE = 3
 _ROWS_PER_TYPE = 10
 
 
-def _bag(request: Request) -> tuple[Draw, np.ndarray]:
-    members = draw_bags(request) if request.groups is None else _check_groups(request)
-    return _share_sets(request, members, flip_proba=0.0)
-
-
-def _lexicon(request: Request) -> tuple[Draw, np.ndarray]:
-    members = find_types(request) if request.groups is None else _check_groups(request)
-    return _share_sets(request, members, request.flip_proba)
-
-
-BY_GROUP = {"bag": _bag, "lexicon": _lexicon}
-
-
-def _share_sets(
-    request: Request, members: np.ndarray, flip_proba: float
-) -> tuple[Draw, np.ndarray]:
-    """Give each group the labels of its rows, and each other label with probability `flip_proba`.
+def share_sets(source: str, request: Request) -> tuple[Draw, np.ndarray]:
+    """Give each group the labels of its rows; in a lexicon, wrong labels join as by "flip".
 
     Return a function that looks up the sets of rows, and the mask of clean rows.
     """
+    members = BY_GROUP[source](request) if request.groups is None else _check_groups(request)
     shape = (members.max() + 1, len(request.classes))
     ones = np.ones(len(members), dtype=np.int64)
     own = sp.csr_array((ones, (members, request.columns)), shape=shape)
     is_single = np.diff(own.indptr) == 1
     sets, is_clean = own.astype(bool), request.is_clean
-    if flip_proba > 0:
+    if source == "lexicon" and request.flip_proba > 0:
         sets = _add_wrong(sets, is_single & request.partial, request)
     elif request.partial:
         is_clean = _prefer_single(is_clean, is_single[members], request.rng)
@@ -145,16 +131,10 @@ def find_types(request: Request) -> np.ndarray:
 
 
 def _check_bag_size(bag_size: Any) -> tuple[int, int]:
-    pair = (bag_size, bag_size) if isinstance(bag_size, Integral) else bag_size
-    try:
-        low, high = pair
-    except (TypeError, ValueError):
-        low = high = 0
-    if not (
-        isinstance(low, Integral) and isinstance(high, Integral) and 1 <= int(low) <= int(high)
-    ):
+    sizes = np.ravel(bag_size)
+    if sizes.dtype.kind not in "iu" or len(sizes) not in (1, 2) or not 1 <= sizes[0] <= sizes[-1]:
         raise ValueError(f"`bag_size` must be a positive integer or two, got {bag_size!r}.")
-    return int(low), int(high)
+    return int(sizes[0]), int(sizes[-1])
 
 
 def _order_by_scene(request: Request) -> list[np.ndarray]:
@@ -193,3 +173,6 @@ def _cut(
             current, seen = current + 1, set()
     # A remainder with a single label goes to the last complete bag.
     return np.minimum(joined, current - 1)[bags]
+
+
+BY_GROUP = {"bag": draw_bags, "lexicon": find_types}

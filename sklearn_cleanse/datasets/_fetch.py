@@ -102,13 +102,11 @@ def clear_stale(folder: Path) -> None:
 
 def verify(path: Path, record: Record) -> None:
     """Raise ValueError if a file does not have the digest of the record."""
-    if "sha256" in record:
-        kind, state = "sha256", hashlib.sha256()
-    else:  # a git blob id is the SHA-1 of a header and the content; it guards against damage
+    kind, state = "sha256", hashlib.sha256()
+    if kind not in record:  # a git blob id is the SHA-1 of a header and the content
         head = b"blob %d\0" % path.stat().st_size
         kind, state = "git_blob", hashlib.sha1(head, usedforsecurity=False)
     with open(path, "rb") as file:
-        while block := file.read(2**20):
-            state.update(block)
-    if state.hexdigest() != record[kind]:
-        raise ValueError(f"its {kind} must be {record[kind]}, got {state.hexdigest()}")
+        found = hashlib.file_digest(file, lambda: state).hexdigest()
+    if found != record[kind]:
+        raise ValueError(f"its {kind} must be {record[kind]}, got {found}")

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..candidates._labels import is_missing
 from ._bunch import check_output, output_candidates
-from ._by_group import BY_GROUP
+from ._by_group import BY_GROUP, share_sets
 from ._by_row import BY_ROW, Request, cut_blocks
 from ._labels import encode_labels
 
@@ -172,7 +172,7 @@ def make_candidates(
     if source in BY_ROW:
         draw = BY_ROW[source](request)
     else:
-        draw, is_clean = BY_GROUP[source](request)
+        draw, is_clean = share_sets(source, request)
     blocks: list[Any] = []
     for rows in cut_blocks(n_samples, n_classes):
         S = np.zeros((len(rows), n_classes), dtype=bool)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import astuple, dataclass
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,8 +22,7 @@ from ._mat73 import read_level73
 from ._variables import Budget
 
 
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     name: str
     data: str
     candidates: str
@@ -195,7 +193,7 @@ def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
             if layout.data in scope and layout.candidates in scope:
                 return layout, scope
     found = _list_shapes(variables) or "no variables"
-    known = "; ".join(f"{x.name}: {', '.join(filter(None, astuple(x)[1:]))}" for x in _LAYOUTS)
+    known = "; ".join(f"{x.name}: {', '.join(filter(None, x[1:]))}" for x in _LAYOUTS)
     raise ValueError(
         f"its layout is unknown. Found: {found}. Known: {known}; or these as the fields of a "
         "struct. Rename the variables, or pass the arrays to an estimator directly"
@@ -230,10 +228,8 @@ def _interpret(
         if X_test.shape[1] != X.shape[1] or S_test.shape[1] != S.shape[1]:
             raise ValueError("the training and the test part differ in features or classes")
         n_train, parts = X.shape[0], [X, X_test]
-        if all(map(sp.issparse, parts)):
-            X = sp.vstack(parts, format="csr")
-        else:
-            X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
+        is_sparse = any(map(sp.issparse, parts))
+        X = sp.vstack([*map(sp.csr_array, parts)], "csr") if is_sparse else np.vstack(parts)
         S, y = np.vstack([S, S_test]), np.concatenate([y, y_test])
         cv = [(np.arange(n_train), np.arange(n_train, X.shape[0]))]
     empty = np.flatnonzero(~S.any(axis=1))

@@ -34,13 +34,7 @@ def read_level5(raw: bytes, budget: Budget) -> dict[str, Any]:
     """Return a level-5 file's variables: arrays, csc_arrays, lists (cells), dicts (structs)."""
     order = {b"IM": "<", b"MI": ">"}[raw[126:128]]
     variables: dict[str, Any] = {}
-    position = 128
-    while position < len(raw):
-        kind, size, body = _tag(raw, position, order)
-        position = body + size
-        if position > len(raw):
-            raise ValueError(f"the file is cut short in variable {len(variables)}")
-        element = memoryview(raw)[body:position]
+    for kind, element in _elements(memoryview(raw)[128:], order):
         if kind == _COMPRESSED:
             kind, element = _inflate(element, order, budget)
         if kind != _MATRIX:
@@ -49,18 +43,6 @@ def read_level5(raw: bytes, budget: Budget) -> dict[str, Any]:
         if name:  # the nameless one is MATLAB's own workspace for functions
             variables[name] = value
     return variables
-
-
-def _tag(raw: Any, position: int, order: str) -> tuple[int, int, int]:
-    """Return an element's type, its size in bytes, and where its content starts."""
-    if position + 8 > len(raw):
-        raise ValueError("the file is cut short in the middle of an element")
-    kind, size = struct.unpack_from(order + "II", raw, position)
-    if kind >> 16:  # a small element: size and type share one word, content fills the other
-        if kind >> 16 > 4:
-            raise ValueError(f"a small element claims {kind >> 16} bytes")
-        return kind & 0xFFFF, kind >> 16, position + 4
-    return kind, size, position + 8
 
 
 def _inflate(element: memoryview, order: str, budget: Budget) -> tuple[int, memoryview]:
@@ -79,13 +61,18 @@ def _inflate(element: memoryview, order: str, budget: Budget) -> tuple[int, memo
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    position = 0
-    while position < len(content):
-        kind, size, body = _tag(content, position, order)
-        if body + size > len(content):
-            raise ValueError("an element is longer than the variable it is part of")
-        yield kind, content[body : body + size]
-        position = body + size if kind == _COMPRESSED else -(-(body + size) // 8) * 8
+    """Yield the type and the bytes of each element."""
+    while len(content) > 0:
+        if len(content) < 8:
+            raise ValueError("the file or a variable is cut short between two elements")
+        kind, size = struct.unpack_from(order + "II", content)
+        start, step = 8, 1 if kind == _COMPRESSED else 8  # only compressed ones are not padded
+        if kind >> 16:  # a small element: size and type share one word, content fills the other
+            kind, size, start = kind & 0xFFFF, kind >> 16, 4
+        if start + size > (8 if start == 4 else len(content)):
+            raise ValueError(f"an element claims {size} bytes, more than there are")
+        yield kind, content[start : start + size]
+        content = content[-(-(start + size) // step) * step :]
 
 
 def _matrix(content: memoryview, order: str, budget: Budget, depth: int) -> tuple[str, Any]:
@@ -105,8 +92,10 @@ def _matrix(content: memoryview, order: str, budget: Budget, depth: int) -> tupl
             raise ValueError(f"variable {name!r} holds complex numbers; data are real")
         if kind in _NUMERIC:
             values = _numbers(*next(parts), order, budget)
+            if len(values) != math.prod(shape):
+                raise ValueError(f"an array of dimensions {shape} holds {len(values)} values")
             dtype = bool if options & _LOGICAL else _NUMERIC[kind]
-            return name, _reshape(cast_exactly(values, dtype), shape)
+            return name, cast_exactly(values, dtype).reshape(shape, order="F")
         if kind == _SPARSE:
             indices = _integers(*next(parts), order, budget)
             indptr = _integers(*next(parts), order, budget)
@@ -161,9 +150,3 @@ def _numbers(kind: int, content: memoryview, order: str, budget: Budget) -> np.n
     budget.spend(8 * (len(content) // dtype.itemsize), "a matrix")
     values = np.frombuffer(content, dtype)  # a view of the file's content, which is not copied
     return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
-
-
-def _reshape(values: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
-    if len(values) != math.prod(dims):
-        raise ValueError(f"an array of dimensions {dims} holds {len(values)} values")
-    return values.reshape(dims, order="F")
