@@ -126,5 +126,5 @@ def test_a_gram_matrix_in_tiles_is_the_kernel(task, monkeypatch):
     X = task[0][:100]
     kernel = MeanKernel.fit(X)
     views = kernel.views(X)
-    K = kernels.mirror(kernel.gram(views, torch.float64))
-    torch.testing.assert_close(K, kernel(views, views), atol=1e-7, rtol=0)
+    lower = kernel.gram(views, torch.float64).tril()
+    torch.testing.assert_close(lower, kernel(views, views).tril(), atol=1e-7, rtol=0)

@@ -170,15 +170,6 @@ def blocks(size: int, step: int | None = None) -> list[slice]:
     return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def mirror(K: Tensor) -> Tensor:
-    """Copy the lower triangle of a square matrix to the upper one, in place."""
-    for rows in blocks(len(K)):
-        K[: rows.start, rows] = K[rows, : rows.start].T
-        square = K[rows, rows]
-        square.copy_(square.tril() + square.tril(-1).T)
-    return K
-
-
 def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return distance of directions, Euclidean and absolute distance, each (n_a, n_b)."""
     few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
