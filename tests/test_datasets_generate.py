@@ -17,6 +17,7 @@ from sklearn_cleanse.datasets import (
     describe_candidates,
     long_tail_rows,
     make_candidates,
+    make_lexicon,
     make_partial_classification,
 )
 from sklearn_cleanse.datasets._by_group import draw_bags
@@ -321,10 +322,39 @@ def test_wrong_toy_problems_are_named():
     for message, options in (
         (r"`imbalance` must be a number of at least 1, got 0\.5", {"imbalance": 0.5}),
         ("`n_features` must be at least 2 for 4 classes, got 1", {"n_features": 1}),
-        ("`n_classes` must be at least 2, got 1", {"n_classes": 1}),
+        ("`n_classes` must be an integer of at least 2, got 1", {"n_classes": 1}),
     ):
         with pytest.raises(ValueError, match=message):
             make_partial_classification(**options)
+    for message, options in (
+        (r"`imbalance` must be a number of at least 1, got 0\.5", {"imbalance": 0.5}),
+        ("`n_types` must be an integer of at least 1, got 0", {"n_types": 0}),
+        (r"`n_samples` must be an integer of at least 1, got 2\.5", {"n_samples": 2.5}),
+        ("`n_features` must be an integer of at least 2, got 1", {"n_features": 1}),
+        ("`dominance` must be a number from 0 to 1, got 2", {"dominance": 2}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_lexicon(**options)
+
+
+def test_a_lexicon_has_words_of_unequal_frequency_with_a_dominant_tag():
+    X, S, y = make_lexicon(5000, n_types=50, dominance=0.7, random_state=0)
+    assert X.shape == (5000, 60)
+    assert set(np.unique(X)) == {0.0, 1.0}
+    assert S[np.arange(5000), y].all()
+    form, word, sizes = np.unique(X[:, :30], axis=0, return_inverse=True, return_counts=True)
+    assert len(form) == 50
+    order = np.sort(sizes)[::-1] * np.arange(1, 51)
+    assert order.max() < 2.5 * order.min()  # frequencies fall as 1/rank
+    for w in range(50):
+        assert (S[word == w] == S[word == w][0]).all()  # all tags of the word
+    assert 1 <= S.sum(axis=1).min() <= S.sum(axis=1).max() <= 6
+    several = S.sum(axis=1) > 1
+    dominant = np.array([np.bincount(y[word == w]).argmax() for w in range(50)])[word]
+    assert (y == dominant)[several].mean() == pytest.approx(0.7, abs=0.05)
+    again = make_lexicon(5000, n_types=50, dominance=0.7, random_state=0)
+    for first, second in zip((X, S, y), again, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_summaries_count_by_hand():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from sklearn_cleanse.datasets import make_candidates
+from sklearn_cleanse.datasets import make_candidates, make_lexicon
 from sklearn_cleanse.votes import (
     ComponentRidge,
     ExactRidge,
@@ -16,6 +16,7 @@ from sklearn_cleanse.votes import (
     kernel_votes,
     make_ridge,
     set_log_likelihood,
+    trusted_votes,
 )
 from sklearn_cleanse.votes import _kernels as kernels
 from sklearn_cleanse.votes import _ridge as loo
@@ -279,3 +280,27 @@ def test_counts_decide_which_of_two_similar_labels_brings_the_other_along():
         for c in ("auto", 0.0)
     )
     assert with_counts.double().mean() > without.double().mean() + 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_counts_are_left_out_where_clean_rows_show_that_they_mislead(seed):
+    X, S, y = make_lexicon(2000, random_state=seed)
+    S, y = torch.from_numpy(S), torch.from_numpy(y)
+    ridge = make_ridge(X)
+    found = [
+        (votes.proba.argmax(dim=1) == y)[S.sum(dim=1) > 1].double().mean()
+        for votes in (kernel_votes(ridge, even(S)), trusted_votes(ridge, even(S)))
+    ]
+    assert found[1] > found[0] + 0.2
+    trusted = trusted_votes(ridge, even(S))
+    assert (trusted.count_strength, trusted.log_bonus.abs().max()) == (0, 0)
+    # A number is taken as it is, and no clean rows show nothing.
+    assert trusted_votes(ridge, even(S), count_strength=0.5).log_bonus.any()
+    S[torch.arange(2000), (y + 1) % 8] = True
+    assert trusted_votes(ridge, even(S)).log_bonus.any()
+
+
+def test_counts_stay_where_labels_alone_draw_the_candidates(digits, ridge):
+    prior = even(sets_of(digits[1], "bag"))
+    found, expected = trusted_votes(ridge, prior), kernel_votes(ridge, prior)
+    assert torch.equal(found.proba, expected.proba)

@@ -15,12 +15,11 @@ import lines as lines_module
 import numpy as np
 import pytest
 import run
-from data import BALANCES, IMBALANCE, SOURCES, draw_words, load_trial
+from data import BALANCES, IMBALANCE, SOURCES, load_trial
 from lines import append, read_lines
 from plan import GROUPS, HEADLINE, Task, build, code_hash, plan, run_hash, tree_of
 
 from sklearn_cleanse import CleanSEClassifier, paper_settings
-from sklearn_cleanse.datasets import make_candidates
 
 PAPER = Path(run.__file__).parent
 WINE = "wine:flip:balanced"
@@ -202,13 +201,11 @@ def test_controlled_trials(source, balance):
     assert len(load_trial(f"digits:{source}:{balance}", 3, train_size=50).X_train) == 50
 
 
-def test_occurrences_of_a_word_share_a_set():
-    _, words, y = draw_words(0)
-    S = make_candidates(y, "lexicon", groups=words, flip_proba=0.05, random_state=0)
-    trial = load_trial("lexicon", 0)
-    assert all(len(np.unique(S[words == word], axis=0)) == 1 for word in np.unique(words))
-    assert trial.S_train[np.arange(len(trial.y_train)), trial.y_train].all()
-    assert 1.5 < trial.S_train.sum(axis=1).mean() < 5
+def test_the_generated_lexicon_is_split_by_its_seed():
+    trial, other = (load_trial("lexicon", seed) for seed in (0, 1))
+    assert (trial.X_train.shape, trial.X_test.shape) == ((1800, 60), (200, 60))
+    assert trial.S_train[np.arange(1800), trial.y_train].all()
+    assert not np.array_equal(trial.X_test, other.X_test)
 
 
 def test_absent_data_are_named_with_the_remedy(tmp_path, capsys):

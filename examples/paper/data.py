@@ -7,7 +7,7 @@ Names and splits:
 - ``segment:bag:long-tailed``, controlled: ``long_tail_rows(y, 10, random_state=seed)`` if
   long-tailed; 90/10 as above; the first 2,000 training rows at most; then candidates of the
   training rows by ``make_candidates(y, "bag", flip_proba=0.3, X=X, random_state=seed)``.
-- ``lexicon``: generated words and their tags, see `draw_words`; 90/10.
+- ``lexicon``: generated words and their tags, by `make_lexicon`; 90/10.
 - ``mnist``: the set's own training and test part, uniform candidates. With ``train_size``, the
   first rows of ``RandomState(seed).permutation(n)``. Of Kuzushiji-MNIST only 10,000 images are
   used: 8,000 of that permutation train, the others test.
@@ -69,7 +69,7 @@ def load_trial(name, seed, *, train_size=None, data_home=None, download=False) -
     if base in IMAGES:
         return _image_trial(*load_images(base, data_home, download), seed, train_size)
     if base == "lexicon":
-        return _lexicon_trial(*draw_words(seed), seed)
+        return _lexicon_trial(seed)
     if len(form) == 2 and form[0] in SOURCES and form[1] in BALANCES:
         X, _, y = load_rows(base, data_home, download)
         return _controlled_trial(X, y, *form, seed, train_size)
@@ -97,29 +97,12 @@ def _controlled_trial(X, y, source, balance, seed, train_size) -> Trial:
     return Trial(X[train], S, y[train], X[test], y[test])
 
 
-def draw_words(seed, n_rows=2000, n_words=300, n_tags=8):
-    """Draw occurrences of words and their tags: features, words, tags.
+def _lexicon_trial(seed) -> Trial:
+    from sklearn_cleanse.datasets import make_lexicon
 
-    Frequencies of words fall as 1/rank, and most words have one or two tags. A row has the features
-    of its word, equal but for a little noise, and noisy features of its context, hence of its tag.
-    """
-    rng = np.random.RandomState(seed)
-    frequency = 1 / np.arange(1, n_words + 1)
-    words = rng.choice(n_words, n_rows, p=frequency / frequency.sum())
-    tags_of = np.cumsum(rng.dirichlet(np.full(n_tags, 0.15), n_words), axis=1)
-    y = (rng.uniform(size=(n_rows, 1)) > tags_of[words, :-1]).sum(axis=1)
-    word_part = rng.normal(size=(n_words, 12))[words] + 0.1 * rng.normal(size=(n_rows, 12))
-    context = rng.normal(size=(n_tags, 12))[y] + 1.5 * rng.normal(size=(n_rows, 12))
-    return np.hstack([word_part, context]), words, y
-
-
-def _lexicon_trial(X, words, y, seed) -> Trial:
-    from sklearn_cleanse.datasets import make_candidates
-
+    X, S, y = make_lexicon(2000, random_state=seed)
     train, test = next(_split(seed).split(X))
-    options = {"groups": words[train], "classes": np.arange(y.max() + 1), "flip_proba": 0.05}
-    S = make_candidates(y[train], "lexicon", **options, random_state=seed)
-    return Trial(X[train], S, y[train], X[test], y[test])
+    return Trial(X[train], S[train], y[train], X[test], y[test])
 
 
 def _image_trial(X, y, n_train, seed, train_size) -> Trial:

@@ -6,7 +6,7 @@ from ._images import fetch_images
 from ._mat import read_mat
 from ._pll import fetch_pll
 from ._summary import CandidateSummary, describe_candidates
-from ._toy import long_tail_rows, make_partial_classification
+from ._toy import long_tail_rows, make_lexicon, make_partial_classification
 
 __all__ = [
     "CandidateSummary",
@@ -17,6 +17,7 @@ __all__ = [
     "fetch_pll",
     "long_tail_rows",
     "make_candidates",
+    "make_lexicon",
     "make_partial_classification",
     "read_mat",
 ]

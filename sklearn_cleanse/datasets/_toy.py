@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Real
+import sys
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from sklearn.datasets import make_classification
 from sklearn.utils import check_random_state
 
 from ._generate import make_candidates
+
+#: Most tags of a word.
+_MOST_TAGS = 6
 
 
 def make_partial_classification(
@@ -74,8 +78,7 @@ def make_partial_classification(
     >>> int((S.sum(axis=1) == 1).sum())
     20
     """
-    if n_classes < 2:
-        raise ValueError(f"`n_classes` must be at least 2, got {n_classes!r}.")
+    _check_least(2, n_classes=n_classes)
     n_informative = max(n_features // 2, int(np.ceil(np.log2(n_classes))))
     if n_informative > n_features:
         least = f"{n_informative} for {n_classes} classes"
@@ -88,6 +91,80 @@ def make_partial_classification(
     rates: Any = {"flip_proba": flip_proba, "clean_rate": clean_rate, "noise_rate": noise_rate}
     known: Any = {"X": X, "classes": range(n_classes), "sparse_output": sparse_output}
     return X, make_candidates(y, source, random_state=rng, **rates, **known), y
+
+
+def make_lexicon(
+    n_samples: int = 1000,
+    n_classes: int = 8,
+    *,
+    n_types: int = 300,
+    n_features: int = 60,
+    dominance: float = 0.8,
+    imbalance: float = 20.0,
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make a tagging problem: words in context, with all the tags that each word may have.
+
+    Frequencies of words fall as 1/rank. A word has one to six tags, half of the words one;
+    frequent tags are tags of many words. All features are binary: half of them are the
+    word's form, which resembles that of words with the same dominant tag; the others are its
+    context, and depend on the row's tag.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Samples: words in context.
+    n_classes : int, default=8
+        Tags.
+    n_types : int, default=300
+        Words.
+    n_features : int, default=60
+        Features: form and context.
+    dominance : float in [0, 1], default=0.8
+        How often a word with several tags has its dominant one; the others are equally frequent.
+    imbalance : float, default=20.0
+        How many times likelier the first tag is than the last to be a tag of a word.
+    random_state : int, RandomState instance or None, default=None
+        What determines the draws. Pass an int for reproducible output.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        Features, 0 or 1.
+    S : ndarray of shape (n_samples, n_classes), dtype bool
+        Candidates: the tags of each row's word.
+    y : ndarray of shape (n_samples,)
+        True labels.
+
+    Examples
+    --------
+    >>> from sklearn_cleanse.datasets import make_lexicon
+    >>> X, S, y = make_lexicon(n_samples=500, random_state=0)
+    >>> X.shape, S.shape, int(S.sum(axis=1).max())
+    ((500, 60), (500, 8), 6)
+    >>> bool(S[range(500), y].all())
+    True
+    """
+    _check_least(1, n_samples=n_samples, n_types=n_types)
+    _check_least(2, n_classes=n_classes, n_features=n_features)
+    if not _is_number(dominance, 0, 1):
+        raise ValueError(f"`dominance` must be a number from 0 to 1, got {dominance!r}.")
+    rng = check_random_state(random_state)
+    # The first ones of a random order that prefers frequent tags.
+    order = np.argsort(rng.exponential(size=(n_types, n_classes)) / _tail(n_classes, imbalance))
+    n_tags = np.minimum(rng.geometric(0.5, size=n_types), min(_MOST_TAGS, n_classes))
+    frequency = 1 / np.arange(1.0, n_types + 1)
+    words = rng.choice(n_types, n_samples, p=frequency / frequency.sum())
+    others = 1 + np.floor(rng.uniform(size=n_samples) * (n_tags[words] - 1)).astype(int)
+    is_other = (n_tags[words] > 1) & (rng.uniform(size=n_samples) >= dominance)
+    y = order[words, np.where(is_other, others, 0)]
+    S = np.zeros((n_types, n_classes), dtype=bool)
+    np.put_along_axis(S, order, np.arange(n_classes) < n_tags[:, None], axis=1)
+    rates = rng.beta(0.5, 1.0, size=(2, n_classes, n_features))  # of form and context features
+    n_form = n_features // 2
+    form = rng.uniform(size=(n_types, n_form)) < rates[0][order[:, 0], :n_form]
+    context = rng.uniform(size=(n_samples, n_features - n_form)) < rates[1][y, n_form:]
+    return np.hstack([form[words], context]).astype(float), S[words], y
 
 
 def long_tail_rows(y: Any, imbalance: float, *, random_state: Any = None) -> np.ndarray:
@@ -139,8 +216,18 @@ def long_tail_rows(y: Any, imbalance: float, *, random_state: Any = None) -> np.
     return np.sort(np.concatenate(chosen))
 
 
-def _tail(n_classes: int, imbalance: Any) -> np.ndarray:
-    if not isinstance(imbalance, Real) or not 1 <= float(imbalance) < np.inf:
+def _check_least(least: int, **params: Any) -> None:
+    for name, value in params.items():
+        if not isinstance(value, Integral) or int(value) < least:
+            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+
+
+def _is_number(value: Any, least: float, most: float) -> bool:
+    return isinstance(value, Real) and least <= float(value) <= most
+
+
+def _tail(n_classes: int, imbalance: float) -> np.ndarray:
+    if not _is_number(imbalance, 1, sys.float_info.max):
         raise ValueError(f"`imbalance` must be a number of at least 1, got {imbalance!r}.")
     proportions = float(imbalance) ** -np.linspace(0, 1, n_classes)
     return proportions / proportions.sum()

@@ -10,6 +10,7 @@ from ._fixed_point import (
     instance_dependence,
     kernel_votes,
     set_log_likelihood,
+    trusted_votes,
 )
 from ._folds import fold_scores
 from ._kernels import MeanKernel
@@ -38,4 +39,5 @@ __all__ = [
     "nearest",
     "set_log_likelihood",
     "soft_votes",
+    "trusted_votes",
 ]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ __all__ = [
     "instance_dependence",
     "kernel_votes",
     "set_log_likelihood",
+    "trusted_votes",
 ]
 
 #: Smallest left-out prediction: those below count as this.
@@ -51,6 +53,9 @@ _SET_POWER, _CANDIDATE_POWER, _VOTE_POWER = 0.5, 0.25, -0.5
 
 #: Dependence up to which the set's likelihood counts in full, and from which not at all.
 _INDEPENDENT, _DEPENDENT = 0.15, 0.5
+
+#: Standard errors by which clean rows must be better predicted without counts to leave them out.
+_LEAST_GAIN = 3.0
 
 #: Rounds before the dependence is measured.
 _WARM_UP = 6
@@ -171,6 +176,63 @@ def kernel_votes(
     Q = ridge.left_out(P)  # of the votes that are returned
     found = P, Q, n_rounds, dependence, strength, log_rates, log_bonus, noise_rate, ridge
     return KernelVotes(*found)
+
+
+def trusted_votes(
+    ridge: ExactRidge | ComponentRidge,
+    prior: Tensor,
+    *,
+    count_strength: float | str = "auto",
+    **params: Any,
+) -> KernelVotes:
+    """Take votes with counts, and without them where clean rows show that counts mislead.
+
+    Where a set belongs to a kind of row, as a word's tags do, a frequent label is mostly the true
+    one, and counts hold it back. If features predict the candidates and the clean rows' own labels
+    are better predicted by votes without counts, these are returned: their ``count_strength`` and
+    ``log_bonus`` are 0.
+
+    Parameters
+    ----------
+    ridge : ExactRidge or ComponentRidge
+        Predicts rows from all others.
+    prior : Tensor of shape (n_samples, n_classes)
+        Prior weights, as for `kernel_votes`.
+    count_strength : float in [0, 1] or "auto", default="auto"
+        As for `kernel_votes`. A number is taken as it is.
+    **params
+        Passed to `kernel_votes`.
+
+    Returns
+    -------
+    votes : KernelVotes
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_cleanse.datasets import make_lexicon
+    >>> from sklearn_cleanse.votes import make_ridge, trusted_votes
+    >>> X, S, y = make_lexicon(500, random_state=2)
+    >>> prior = torch.from_numpy(S / S.sum(axis=1, keepdims=True))
+    >>> bool(trusted_votes(make_ridge(X), prior).log_bonus.any())
+    False
+    """
+    votes = kernel_votes(ridge, prior, count_strength=count_strength, **params)
+    if count_strength != "auto" or not votes.instance_dependence >= _DEPENDENT:
+        return votes
+    params["noise_rate"] = votes.noise_rate
+    plain = kernel_votes(ridge, prior, count_strength=0.0, **params)
+    with_counts, without = (_log_likelihood_of_clean(found, prior) for found in (votes, plain))
+    gain = without - with_counts
+    if len(gain) < 2 or not plain.instance_dependence >= _DEPENDENT:
+        return votes
+    return plain if gain.mean() > _LEAST_GAIN * gain.std() / len(gain) ** 0.5 else votes
+
+
+def _log_likelihood_of_clean(votes: KernelVotes, prior: Tensor) -> Tensor:
+    """Return how well the others, with the counts' bonus, predict the label of each clean row."""
+    logits = votes.left_out.clamp(min=FLOOR).log() + votes.log_bonus
+    return logits.log_softmax(dim=1)[prior == 1]
 
 
 def label_weights(prior: Tensor, noise_rate: float) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._fixed_point import KernelVotes, kernel_votes
+from ._fixed_point import KernelVotes, kernel_votes, trusted_votes
 from ._kernels import MeanKernel, blocks
 from ._ridge import ALPHA, METRIC_ROWS, ComponentRidge, ExactRidge
 
@@ -145,7 +145,7 @@ def metric_votes(
     order : ndarray of shape (n_samples,), dtype int, default=None
         Rows in random order, as for `make_ridge`.
     **params
-        Passed to `kernel_votes`. A noise rate is estimated once.
+        Passed to `trusted_votes`. The first votes decide on the noise rate and on counts.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def metric_votes(
     tensor([0, 0, 0, 1, 1, 1])
     """
     order = np.arange(len(X)) if order is None else order
-    first = kernel_votes(ridge, prior, **params)
+    first = trusted_votes(ridge, prior, **params)
     some = order[:METRIC_ROWS]
     kernel = learn_metric(ridge.kernel, X[some], first.proba[torch.from_numpy(some)])
     if isinstance(ridge, ExactRidge):
@@ -170,7 +170,10 @@ def metric_votes(
         again: ExactRidge | ComponentRidge = ExactRidge(kernel, X, ridge.alpha, gram=gram)
     else:
         again = ComponentRidge(kernel, X, order[: ridge.n_basis], ridge.alpha)
-    return kernel_votes(again, prior, **{**params, "noise_rate": first.noise_rate})
+    params["noise_rate"] = first.noise_rate
+    if not first.log_bonus.any():
+        params["count_strength"] = 0.0
+    return kernel_votes(again, prior, **params)
 
 
 def _gradient_step(Z: Tensor, Y: Tensor, M: Tensor) -> Tensor:
