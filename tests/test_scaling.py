@@ -112,11 +112,11 @@ def test_each_kind_of_data_gets_the_scaling_it_needs(rng):
     S = np.eye(4, dtype=bool)[y]
     S[np.arange(400), rng.randint(4, size=400)] = True
     # Useful columns large, useless ones small: relative scale is information.
-    assert choose_scaling(np.hstack([100 * signal, nuisance]), S, rng) == "common"
+    assert choose_scaling(np.hstack([100 * signal, nuisance]), S) == "common"
     # The other way round it misleads.
-    assert choose_scaling(np.hstack([signal, 100 * nuisance]), S, rng) != "common"
+    assert choose_scaling(np.hstack([signal, 100 * nuisance]), S) != "common"
     # A few gigantic outliers spoil everything but ranks.
-    assert choose_scaling(np.hstack([signal, nuisance]) ** 15, S, rng) == "rank"
+    assert choose_scaling(np.hstack([signal, nuisance]) ** 15, S) == "rank"
 
 
 def test_an_unknown_scaling_is_rejected_by_name(X):

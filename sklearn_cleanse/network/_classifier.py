@@ -19,6 +19,7 @@ from ..base import (
     check_class_prior,
     choose_device,
     class_mass,
+    limit_threads,
     refuse_truth,
     unchanged_on_error,
 )
@@ -358,7 +359,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         order, kind = rng.permutation(len(used))[:STATISTICS_ROWS], self.scaling
         if kind == "auto":
             some = order[:SCALING_ROWS]
-            kind = choose_scaling(X[used[some]], candidates.mask[some], rng)
+            with limit_threads(len(some) ** 2):
+                kind = choose_scaling(X[used[some]], candidates.mask[some])
         return fit_scaling(X[used[order]], kind), kind
 
     def _make_net(self, rows, device, seed, continues):
