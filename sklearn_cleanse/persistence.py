@@ -1,19 +1,15 @@
 """Saved models: one file of arrays and names, from which nothing is run."""
 
-from __future__ import annotations
-
 import hashlib
-import importlib
 import json
 import math
 import os
-import pkgutil
 import time
-import uuid
 import warnings
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any
 
@@ -35,11 +31,11 @@ CLASSES = {
     "scaling": ("Scaling",),
 }
 
+_MODULES = {name: module for module, names in CLASSES.items() for name in names}
+
 #: The form of a file; it changes when older versions of the package could not read a new file.
 FORM = 1
 
-# The metadata starts with the digest, which is that of the file with zeros in its place.
-_KEY, _NO_DIGEST = "sklearn_cleanse", b"0" * 64
 #: Images of more values are not used to find out whether a loaded model predicts.
 _PROBED_VALUES = 2**20
 
@@ -76,18 +72,17 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     """
     if not _is_own(estimator):
         raise ValueError(
-            "`estimator` must be one of this package's own classes to be saved, got "
-            f"{type(estimator).__name__}. Pickle it."
+            f"`estimator` must be one of this package, got {type(estimator).__name__}. Pickle it."
         )
-    check_is_fitted(estimator)
-    encoder = _Encoder()
-    model = {"form": FORM, "version": __version__, "model": encoder.encode(estimator)}
-    metadata = {_KEY: _NO_DIGEST.decode() + json.dumps(model)}
-    raw = bytearray(safetensors.save(encoder.arrays, metadata))
-    place = raw.index(_NO_DIGEST)
-    raw[place : place + 64] = hashlib.sha256(raw).hexdigest().encode()
-    # Raises if, for example, `set_params` has changed the network's size since `fit`.
-    _Decoder(bytes(raw), encoder.names, "cpu").model()
+    arrays, names = dict[str, np.ndarray](), dict[str, Any]()
+    text = f"{FORM} {__version__} {json.dumps(_encode(estimator, arrays, names))}"
+    arrays["model"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    # The array whose name sorts last ends the file; the digest of all before takes its place.
+    arrays["sklearn_cleanse"] = np.arange(32, dtype=np.uint8)
+    raw = safetensors.save(arrays).removesuffix(bytes(range(32)))
+    raw += hashlib.sha256(raw).digest()
+    # Raises if it is not fitted, or if `set_params` has changed the network's size since `fit`.
+    _read(raw, names, "cpu")
     _write(_regular(path), raw)
 
 
@@ -99,7 +94,7 @@ def _regular(path: str | os.PathLike) -> Path:
     return target
 
 
-def _write(target: Path, raw: bytearray) -> None:
+def _write(target: Path, raw: bytes) -> None:
     """Write a file whole or not at all; remove what a killed process has left a day ago."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"`path` must be in an existing folder, got {target}. Create it.")
@@ -107,7 +102,7 @@ def _write(target: Path, raw: bytearray) -> None:
         with suppress(OSError):  # of another user, or gone meanwhile
             if left.is_file() and left.stat().st_mtime < time.time() - _SECONDS_KEPT:
                 left.unlink()
-    partial = target.with_name(_TEMPORARY + uuid.uuid4().hex)
+    partial = target.with_name(_TEMPORARY + os.urandom(16).hex())
     try:
         with open(partial, "xb") as file:
             file.write(raw)
@@ -120,93 +115,70 @@ def _write(target: Path, raw: bytearray) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _find(name: str) -> type:
-    """Return one of our classes that files may hold."""
-    for module, names in CLASSES.items():
-        if name in names:
-            return getattr(importlib.import_module(f".{module}", __package__), name)
-    raise ValueError(f"it holds a {name!r:.80}, which is not a class that can be loaded")
-
-
 def _is_own(value: Any) -> bool:
-    name = type(value).__name__
-    return any(name in names for names in CLASSES.values()) and type(value) is _find(name)
+    return type(value).__name__ in _MODULES and _path_of(type(value)).startswith(__package__ + ".")
 
 
 def _path_of(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    return value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
 
 
-class _Encoder:
-    """Turns values into JSON; collects their arrays, and the classes and functions they name."""
+def _encode(value: Any, arrays: dict, names: dict, at: str = "estimator") -> Any:
+    """Return what JSON can hold, with ``{kind: simpler value}`` for any other value.
 
-    def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        self.names: dict[str, Any] = {}
-
-    def encode(self, value: Any, where: str = "estimator") -> Any:
-        """Return what JSON can hold."""
-        if isinstance(value, np.generic):
-            value = value.item()
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        if isinstance(value, list):
-            return [self.encode(item, where) for item in value]
-        if isinstance(value, tuple):
-            return {"tuple": self.encode(list(value), where)}
-        if isinstance(value, dict):
-            return {"dict": [self.encode(list(i), f"{where}.{i[0]}") for i in value.items()]}
-        if hasattr(value, "detach"):  # a tensor
-            return {"tensor": self.encode(value.detach().cpu().numpy(), where)}
-        if hasattr(value, "set_names"):  # an index
-            values = value.tolist() if value.dtype == object else value.to_numpy()
-            return {"index": self.encode([values, list(value.names)], where)}
-        if isinstance(value, np.ndarray) and value.dtype == object:
-            return {"objects": self.encode(value.tolist(), where)}
-        if isinstance(value, np.ndarray) and value.dtype.char not in "gFDGSV":
-            return self._encode_array(value)
-        if _is_own(value):
-            return {"object": type(value).__name__, "state": self.encode(_state(value), where)}
-        if isinstance(value, (type, FunctionType)) and "<" not in value.__qualname__:
-            self.names[_path_of(value)] = value
-            return {"import": _path_of(value)}
-        raise ValueError(
-            f"`{where}` must hold numbers, strings, lists, dicts, arrays, or classes and functions "
-            f"at the top of a module to be saved, got {value!r:.80}. Pickle the estimator."
-        )
-
-    def _encode_array(self, array: np.ndarray) -> dict[str, Any]:
-        name, transposed = str(len(self.arrays)), array.flags.f_contiguous
+    ``arrays`` gets the bytes of arrays by number, ``names`` the classes and functions by path.
+    Errors name the attribute ``at``.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        items = [_encode(item, arrays, names, at) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {"dict": [_encode(list(i), arrays, names, f"{at}.{i[0]}") for i in value.items()]}
+    if hasattr(value, "detach"):
+        kind, simpler = "tensor", value.detach().cpu().numpy()
+    elif hasattr(value, "set_names"):
+        values = value.tolist() if value.dtype == object else value.to_numpy()
+        kind, simpler = "index", [values, list(value.names)]
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        kind, simpler = "objects", value.tolist()
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufcmMSU":
         # The order in memory decides how products are rounded.
-        kept = np.ascontiguousarray(array.T if transposed else array)
-        self.arrays[name] = kept.view(np.uint8) if array.dtype.kind in "mMU" else kept
-        return {"array": name, "transposed": transposed, "dtype": array.dtype.str}
+        kind, simpler = "array", [len(arrays), value.dtype.str, value.shape, "CF"[value.flags.fnc]]
+        arrays[str(len(arrays))] = value.ravel("A").view(np.uint8)
+    elif _is_own(value):
+        kind, simpler = type(value).__name__, _state(value)
+    elif isinstance(value, (type, FunctionType)) and "<" not in value.__qualname__:
+        kind, simpler = "import", _path_of(value)
+        names[simpler] = value
+    else:
+        remedy = "Set voter_blend=0, or pickle" if at.endswith(("voter", "voter_")) else "Pickle"
+        raise ValueError(
+            f"`{at}` must hold numbers, strings, lists, dicts, arrays, objects of this package, or "
+            f"top-level classes and functions, got {value!r:.80}. {remedy} the estimator."
+        )
+    return {kind: _encode(simpler, arrays, names, at)}
+
+
+#: Attributes that a file keeps in another form, or not at all.
+_KEPT: dict[str, Any] = {
+    "callbacks": lambda callbacks: None,
+    "class_prior": lambda prior: prior.to_dict() if hasattr(prior, "to_dict") else prior,
+    "device": str,
+    "net_": lambda net: [dict(net.module_.state_dict()), net.history],
+    "random_state": lambda seed: seed if isinstance(seed, (int, np.integer)) else None,
+}
 
 
 def _state(value: Any) -> dict[str, Any]:
     """Return the attributes that a file keeps."""
-    if hasattr(value, "named_buffers"):  # Scaling
-        return {"root": value.root, **dict(value.named_buffers())}
-    state = dict(value.__getstate__())
-    for name in {"callbacks", "random_state"} & state.keys():
-        state[name] = state[name] if isinstance(state[name], (int, np.integer)) else None
-    if "device" in state:
-        state["device"] = str(state["device"])
-    if hasattr(state.get("class_prior"), "to_dict"):
-        state["class_prior"] = state["class_prior"].to_dict()
-    for name in {"voter", "voter_"} & state.keys():
-        if state[name] is None or isinstance(state[name], str) or _is_own(state[name]):
-            continue
-        if value._blend():
-            raise ValueError(
-                f"`voter` must be a class of this package to be saved, got {state[name]!r:.80}. "
-                "Set voter_blend=0, or pickle the estimator."
-            )
-        warnings.warn(f"{name}={state[name]!r:.80} is not saved.", stacklevel=5)
-        state[name] = None
-    if "net_" in state:
-        epochs = [{k: v for k, v in e.items() if k != "batches"} for e in value.net_.history]
-        state["net_"] = {"weights": dict(value.net_.module_.state_dict()), "history": epochs}
+    state = {k: _KEPT[k](v) if k in _KEPT else v for k, v in value.__getstate__().items()}
+    for name in ("voter", "voter_"):
+        if hasattr(state.get(name), "fit") and not (_is_own(state[name]) or value._blend()):
+            warnings.warn(f"{name}={state[name]!r:.80} is not saved.", stacklevel=5)
+            state[name] = None
     return state
 
 
@@ -249,150 +221,102 @@ def load_model(path: str | os.PathLike, allow: Any = (), device: str | None = No
     >>> bool((again.predict_proba(X) == clf.predict_proba(X)).all())
     True
     """
-    if not isinstance(allow, dict):
-        allow = {item if isinstance(item, str) else _path_of(item): item for item in allow}
+    names = allow if isinstance(allow, dict) else {_path_of(item): item for item in allow}
     raw = _regular(path).read_bytes()
     try:
-        return _Decoder(raw, allow, device).model()
+        return _read(raw, names, device)
     except Exception as error:  # whatever a forged file leads to
+        raise ValueError(f"`path` must be a model to load, got {path}: {error}") from error
+
+
+def _read(raw: bytes, names: dict[str, Any], device: str | None) -> Any:
+    """Return the estimator, in memory in proportion to the file's size."""
+    if b'"sklearn_cleanse":' not in raw:
+        raise ValueError("it is not a model of sklearn_cleanse")
+    if raw[-32:] != hashlib.sha256(raw[:-32]).digest():
+        raise ValueError("the file has changed since it was saved")
+    arrays = safetensors.load(raw)
+    kinds: dict[str, Any] = {
+        "dict": dict,
+        "tensor": lambda array: resolve_name("torch:from_numpy")(array),
+        "tuple": tuple,
+        "index": lambda i: resolve_name("pandas:Index")(i[0]).set_names(i[1]),
+        "objects": lambda items: np.fromiter(items, dtype=object, count=len(items)),
+        "array": lambda a: np.array(arrays.pop(str(a[0]))).view(a[1]).reshape(a[2], order=a[3]),
+        "import": lambda name: _import(name, names),
+    }
+
+    def decode(kind: str, content: Any) -> Any:
+        if kind not in kinds and kind not in _MODULES:
+            raise ValueError(f"{kind!r:.80} has no meaning")
+        return kinds[kind](content) if kind in kinds else _restore(kind, content, len(raw), device)
+
+    form, version, text = arrays.pop("model").tobytes().decode().split(maxsplit=2)
+    if form != str(FORM):
+        raise ValueError(f"load it with sklearn_cleanse {version}, which saved it")
+    # JSON's decoder calls this for inner objects first.
+    model = json.loads(text, object_pairs_hook=lambda pairs: decode(*pairs[0]))
+    check_is_fitted(model, "classes_")
+    n_values = math.prod(model._sample_shape)
+    if n_values > len(raw) and not hasattr(model, "net_"):
+        raise ValueError("its samples are larger than the file")
+    if n_values <= _PROBED_VALUES:
+        X, S = np.zeros((1, *model._sample_shape)), np.ones((1, len(model.classes_)), dtype=int)
+        with warnings.catch_warnings(action="ignore"):  # X has no feature names
+            found = model.predict_proba(X), model.disambiguate(X, S, return_proba=True)[1]
+        if not all(proba.shape == S.shape and np.isfinite(proba).all() for proba in found):
+            raise ValueError("it does not predict a finite probability of each class")
+    return model
+
+
+def _import(name: str, names: dict[str, Any]) -> Any:
+    """Return a function of our losses, or what is allowed."""
+    module, _, function = name.rpartition(".")
+    own = module == f"{__package__}.losses" and getattr(resolve_name(module), function)
+    found = names.get(name, own if isinstance(own, FunctionType) else None)
+    if found is None:
         raise ValueError(
-            f"`path` must be a model that can be loaded, got {path}: {error}"
-        ) from error
+            f"it refers to {name!r:.200}, and nothing of that was imported. If you trust this "
+            f"code, pass allow=[{name!r:.200}], or the class or function itself"
+        )
+    return resolve_name(found) if isinstance(found, str) else found
 
 
-class _Decoder:
-    """Turns JSON and arrays into an estimator, in memory in proportion to the file's size."""
-
-    def __init__(self, raw: bytes, names: dict[str, Any], device: str | None) -> None:
-        self.size, self.names, self.device = len(raw), names, device
-        header = raw[8 : 8 + int.from_bytes(raw[:8], "little")]
-        try:
-            text = json.loads(header)["__metadata__"][_KEY]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            raise ValueError("it is not a model of sklearn_cleanse") from None
-        zeroed = raw.replace(text[:64].encode(), _NO_DIGEST, 1)
-        if hashlib.sha256(zeroed).hexdigest() != text[:64]:
-            raise ValueError("the file has changed since it was saved")
-        self.header, self.arrays = json.loads(text[64:]), safetensors.load(raw)
-
-    def model(self) -> Any:
-        """Return the estimator."""
-        if self.header["form"] != FORM:
-            raise ValueError(
-                f"load it with sklearn_cleanse {self.header['version']}, which saved it"
-            )
-        model = self.decode(self.header["model"])
-        check_is_fitted(model, "classes_")
-        if math.prod(model._sample_shape) <= _PROBED_VALUES:
-            X, S = np.zeros((1, *model._sample_shape)), np.ones((1, len(model.classes_)), dtype=int)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # X has no feature names
-                found = model.predict_proba(X), model.disambiguate(X, S, return_proba=True)[1]
-            if not all(proba.shape == S.shape and np.isfinite(proba).all() for proba in found):
-                raise ValueError("it does not predict a finite probability of each class")
-        return model
-
-    def decode(self, node: Any) -> Any:
-        """Return the value that was encoded."""
-        if isinstance(node, list):
-            return [self.decode(item) for item in node]
-        match node:
-            case {"tuple": items}:
-                return tuple(self.decode(items))
-            case {"dict": items}:
-                return dict(self.decode(items))
-            case {"tensor": array}:
-                return importlib.import_module("torch").from_numpy(self.decode(array))
-            case {"index": parts}:
-                values, names = self.decode(parts)
-                return importlib.import_module("pandas").Index(values).set_names(names)
-            case {"objects": items}:
-                return np.fromiter(self.decode(items), dtype=object, count=len(items))
-            case {"array": name, "transposed": transposed, "dtype": dtype}:
-                array = np.array(self.arrays.pop(name))  # each is used once
-                array = array.view(dtype) if np.dtype(dtype).kind in "mMU" else array
-                return array.T if transposed else array
-            case {"import": name}:
-                return self._import(name)
-            case {"object": name, "state": state}:
-                return self._restore(_find(name), self.decode(state))
-            case dict():
-                raise ValueError(f"{node!r:.80} has no meaning")
-        return node
-
-    def _import(self, name: str) -> Any:
-        """Return a function of our losses, or what is allowed."""
-        module, _, function = name.rpartition(".")
-        if module == f"{__package__}.losses":
-            own = getattr(importlib.import_module(module), function)
-            if isinstance(own, FunctionType):
-                return own
-        if name not in self.names:
-            raise ValueError(
-                f"it refers to {name!r:.200}, and nothing of that was imported. If you trust this "
-                f"code, pass allow=[{name!r:.200}], or the class or function itself"
-            )
-        found = self.names[name]
-        return pkgutil.resolve_name(found) if isinstance(found, str) else found
-
-    def _restore(self, cls: type, state: dict[str, Any]) -> Any:
-        """Return an instance of one of our classes; check it if it is an estimator."""
-        if hasattr(cls, "register_buffer"):  # Scaling
-            scaling = cls(0.0, 1.0)
-            scaling.root = state.pop("root")
-            for name, values in state.items():
-                scaling.register_buffer(name, values)
-            return scaling
-        model: Any = object.__new__(cls)
-        vars(model).update(**state)  # raises if a name is not a string
-        if hasattr(model, "get_params"):
-            model._validate_params()
-        if hasattr(model, "classes_"):
-            self._check_fitted(model)
-        return model
-
-    def _check_fitted(self, model: Any) -> None:
-        """Build its network; raise if its attributes do not fit each other or the file."""
-        shape, n_classes = model._sample_shape, len(set(model.classes_.tolist()))
-        if (shape[0], *model.candidate_proba_.shape[1:]) != (model.n_features_in_, n_classes):
-            raise ValueError(f"it has not {model.n_features_in_} features and {n_classes} classes")
-        if shape[0] > self.size or (not hasattr(model, "net_") and math.prod(shape) > self.size):
-            raise ValueError(f"samples of shape {shape} are larger than the file")
-        if hasattr(model, "net_"):
-            self._build_net(model, shape, **model.net_)
-
-    def _build_net(self, model: Any, shape: tuple[int, ...], weights: dict, history: list) -> None:
-        """Build the net of a network estimator from its weights."""
-        from .base import choose_device
-        from .network._build import build_net, own_random
-
-        sample = model._scaler.shift.new_zeros(1, shape[0], *(min(n, 8) for n in shape[1:]))
-        scaled = model._scaler(sample)
-        checked = [scaled, *(weights.values() if isinstance(model.module, str) else ())]
-        if not all(values.isfinite().all() for values in checked):
-            raise ValueError("its weights or its scaling are not finite")
-        if 4 * _count_weights(model, shape, scaled.shape[1]) > self.size:
-            raise ValueError("its network is larger than the file")
-        device = "cpu" if self.device is None else choose_device(self.device)
-        if self.device is None:
-            with suppress(ValueError):  # where it was trained there was another
-                device = choose_device(model.device)
-        with own_random(model, device, 0):
-            X = np.broadcast_to(0.0, (1, *shape))
-            net = build_net(model, X, scaled.shape[1], device, 0)
-        net.module_.load_state_dict(weights)
-        net.history.extend(map(dict, history))
-        model.net_, model.device = net, self.device or model.device
-        if not device.startswith("mps"):  # without double precision
-            model._scaler.to(device)
+def _restore(kind: str, state: dict[str, Any], size: int, device: str | None) -> Any:
+    """Return an instance of one of our classes, with parameters that are valid."""
+    model: Any = object.__new__(resolve_name(f"{__package__}.{_MODULES[kind]}:{kind}"))
+    # Raises if a name is not a string.
+    getattr(model, "__setstate__", vars(model).update)(dict(**state))
+    if hasattr(model, "get_params"):
+        model._validate_params()
+    if {"classes_", "net_"} <= vars(model).keys():
+        _build_net(model, size, device)
+    return model
 
 
-def _count_weights(model: Any, shape: tuple[int, ...], n_inputs: int) -> int:
-    """Return how many weights a network has at least; a module that is allowed may have any."""
+def _build_net(model: Any, size: int, device: str | None) -> None:
+    """Build the net of a network estimator from its weights."""
+    from .base import choose_device
+    from .network._build import build_net, own_random
+
+    shape, (weights, history), used = model._sample_shape, model.net_, "cpu"
+    # A forged file may ask for more weights than it has; a module that is allowed may have any.
+    n_weights = n_inputs = shape[0] + model._scaler.n_indicators
     if model.module == "resnet34":
-        return 576 * (model.module_params or {}).get("width", 64) ** 2
-    if model.module != "mlp":
-        return 0
-    n_inputs = math.prod(shape) if shape[1:] else n_inputs
-    widths = [n_inputs, *np.ravel(model.hidden_layer_sizes).tolist(), len(model.classes_)]
-    return model.n_networks * sum(a * b for a, b in pairwise(widths))
+        width = (model.module_params or {}).get("width", 64)
+        n_weights = 9 * width * (64 * width + n_inputs)
+    elif model.module == "mlp":
+        hidden = np.ravel(model.hidden_layer_sizes).tolist()
+        widths = [n_inputs * math.prod(shape[1:]), *hidden, len(model.classes_)]
+        n_weights = model.n_networks * sum(a * b for a, b in pairwise(widths))
+    if 4 * n_weights > size:
+        raise ValueError("its network is larger than the file")
+    # Where the model is loaded, the device that was saved may not exist.
+    with suppress(ValueError) if device is None else nullcontext():
+        used = choose_device(model.device if device is None else device)
+    with own_random(model, used, 0):
+        net = build_net(model, np.broadcast_to(0.0, (1, *shape)), n_inputs, used, 0)
+    net.module_.load_state_dict(weights)
+    net.history.extend(history)
+    model.net_, model.device = net, device or model.device
+    model._scaler.to("cpu" if used.startswith("mps") else used)  # mps has no double precision

@@ -1,7 +1,5 @@
 """Feature scaling that is part of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +71,14 @@ class Scaling(nn.Module):
         self.register_buffer("fill", _float64(fill))
         self.register_buffer("missing", torch.as_tensor(np.asarray(missing, dtype=np.int64)))
         self.register_buffer("quantiles", None if quantiles is None else _float64(quantiles))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, **dict(self.named_buffers())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Scaling.__init__(self, 0.0, 1.0, root=state.pop("root"))
+        for name, values in state.items():
+            self.register_buffer(name, values)
 
     @property
     def n_indicators(self) -> int:

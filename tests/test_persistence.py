@@ -196,8 +196,8 @@ def test_a_device_that_is_not_available_raises_or_gives_way(tmp_path):
 
 def test_callbacks_and_generators_are_not_kept(tmp_path):
     params = {**QUICK, "random_state": np.random.RandomState(0), "callbacks": [Callback()]}
-    PartialLabelClassifier(**params).fit(*make_blobs()[:2]).save(tmp_path / "model")
-    again = load_model(tmp_path / "model")
+    clf = PartialLabelClassifier(**params).fit(*make_blobs()[:2]).drop_training_state()
+    again = load_model(clf.save(tmp_path / "model") and tmp_path / "model")
     assert again.callbacks is again.random_state is None
 
 
@@ -249,7 +249,8 @@ def test_modules_and_losses_of_the_user_must_be_allowed(tmp_path):
 def test_a_voter_of_the_user_is_dropped_if_it_does_not_predict(tmp_path):
     X, S, _ = make_blobs()
     clf = CleanSEClassifier(voter=OwnVoter(), voter_blend=0, **QUICK).fit(X, S)
-    with pytest.warns(UserWarning, match="voter_=OwnVoter.* is not saved"):
+    not_saved = "=OwnVoter.* is not saved"
+    with pytest.warns(match="voter" + not_saved), pytest.warns(match="voter_" + not_saved):
         clf.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
     same(clf, again, X, S)
@@ -400,25 +401,26 @@ GONE, NAN = object(), object()
 
 def forge(raw, name, value):
     """Return a file with a right digest, in which an attribute of the estimator is another."""
-    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    header = json.loads(header["__metadata__"]["sklearn_cleanse"][64:])
-    arrays, model = safetensors.load(raw), header["model"]
-    pairs = dict(model["state"]["dict"])
+    arrays = safetensors.load(raw)
+    form, version, text = arrays["model"].tobytes().decode().split(maxsplit=2)
+    ((kind, state),) = json.loads(text).items()
+    pairs = dict(state["dict"])
     if value is NAN:
-        place = pairs[name]["array"]
-        arrays[place] = np.full_like(arrays[place], np.nan)
+        place = str(pairs[name]["array"][0])
+        arrays[place] = np.full_like(arrays[place].view(float), np.nan).view(np.uint8)
     elif value is GONE:
         del pairs[name]
-    elif name in ("form", "model"):
-        header[name] = value
+    elif name == "form":
+        form = value
     elif name == "object":
-        model[name] = value
+        kind = value
     else:
         pairs[name] = value
-    model["state"]["dict"] = list(pairs.items())
-    raw = safetensors.save(arrays, {"sklearn_cleanse": "0" * 64 + json.dumps(header)})
-    digest = hashlib.sha256(raw).hexdigest().encode()
-    return raw.replace(b"0" * 64, digest, 1)
+    model = value if name == "model" else {kind: {"dict": list(pairs.items())}}
+    text = f"{form} {version} {json.dumps(model)}"
+    arrays["model"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    raw = safetensors.save(arrays)[:-32]  # the digest
+    return raw + hashlib.sha256(raw).digest()
 
 
 FORGED = [
@@ -432,25 +434,20 @@ FORGED = [
     ("network", "n_networks", 10**9, "larger than the file"),
     ("network", "module", "resnet34", "resnet34|larger"),
     ("network", "n_features_in_", 10**12, "1000000000000 features"),
-    ("network", "_sample_shape", {"tuple": [10**12]}, "4 features"),
+    ("network", "_sample_shape", {"tuple": [10**12]}, "larger than the file"),
     ("network", "module", {"import": "os.system"}, "nothing of that was imported"),
     ("network", "module", {"import": "sklearn_cleanse.losses.np.save"}, "nothing of that"),
     ("network", "module", {"import": "sklearn_cleanse.losses.check_loss"}, "'module'"),
     ("network", "extra", {"eval": "1"}, "has no meaning"),
-    ("network", "extra", {"array": "0", "transposed": False, "dtype": "<f4"}, "'0'"),
+    ("network", "extra", {"array": [0, "<f4", [1], "C"]}, "'0'"),
     ("network", "extra", {"index": [[1], [1, 2]]}, "[Ll]ength"),
     ("kernel", "model_", None, "NoneType"),
     ("kernel", "_sample_shape", {"tuple": [4, 10**6, 10**6]}, "larger than the file"),
     ("PL-CGR", "coef_", NAN, "finite"),
     ("PL-CGR", "intercept_", NAN, "finite"),
     ("PL-CGR", "n_features_in_", 3, "3 features"),
-    ("DPCLS", "classes_", {"objects": ["a", "a", "b"]}, "2 classes"),
-    (
-        "DPCLS",
-        "scaler_",
-        {"object": "NeighborVoter", "state": {"dict": []}},
-        "'end'",
-    ),
+    ("DPCLS", "classes_", {"objects": ["a", "a", "b"]}, "distinct"),
+    ("DPCLS", "scaler_", {"NeighborVoter": {"dict": []}}, "'end'"),
 ]
 
 
