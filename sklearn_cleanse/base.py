@@ -1,7 +1,5 @@
 """What all estimators share: scoring, disambiguation and class priors."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys
@@ -11,11 +9,13 @@ from typing import Any
 
 import joblib
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .candidates import check_candidates, check_index
+from .features import check_features
 from .metrics import covering_rate
 from .metrics._measures import true_accuracy
 
@@ -85,7 +85,7 @@ class PartialLabelMixin(ClassifierMixin):
         """
         check_is_fitted(self)
         check_index(X, y)
-        candidates = check_candidates(y, classes=self.classes_)
+        candidates = check_candidates(y, n_samples=_num_samples(X), classes=self.classes_)
         proba = self._candidate_proba_of(X, candidates)
         labels = self.classes_[proba.argmax(axis=1)]
         return (labels, proba) if return_proba else labels
@@ -131,6 +131,78 @@ class PartialLabelMixin(ClassifierMixin):
         return np.divide(wanted, own, out=np.ones(len(own)), where=own > 0)
 
 
+class ProbabilityMixin(PartialLabelMixin):
+    """Mixin for classifiers that compute probabilities from features of any form.
+
+    A subclass has ``_log_proba(X)``, which returns the logarithm of each class's probability for
+    checked features, without class prior.
+    """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
+    def _check_X(self, X):
+        """Return new features, checked."""
+        check_is_fitted(self)
+        return check_features(self, X, reset=False, allow_images=True)
+
+    def predict_log_proba(self, X):
+        """Return the logarithm of each class's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+        """
+        log_proba = self._log_proba(self._check_X(X))
+        if self.class_prior is None:
+            return log_proba
+        with np.errstate(divide="ignore"):  # a class whose proportion is set to 0
+            return log_softmax(log_proba + np.log(self._prior_odds()), axis=1)
+
+    def predict_proba(self, X):
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
+            Samples.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``. Those of kernel votes, and of a network with a
+            kernel voter, are calibrated without true labels.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def to_onnx(self, path):
+        """Write the model as an ONNX file, for runtimes without Python or torch.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which is replaced if it exists. It takes raw features and returns
+            probabilities as `predict_proba` does; its metadata hold ``classes`` as JSON. Where a
+            kernel predicts, it contains training rows. Needs the extra ``export``.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        from .onnx import write_onnx
+
+        write_onnx(self, path)
+        return self
+
+
 def refuse_truth(fit: Callable) -> Callable:
     """Decorate a ``fit`` so that ``fit(truth=...)`` raises an error that explains the routing."""
 
@@ -169,14 +241,13 @@ def check_class_prior(class_prior: Any, classes: np.ndarray) -> np.ndarray | Non
     given = class_prior.to_dict() if hasattr(class_prior, "to_dict") else class_prior
     if isinstance(given, dict):
         names = classes.tolist()
-        unknown = [label for label in given if label not in names]
-        missing = [label for label in names if label not in given]
-        if unknown or missing or len(given) < len(class_prior):
-            wrong = f"{unknown[0]!r}, which is not a class" if unknown else "a class twice"
-            wrong = f"nothing for class {missing[0]!r}" if missing and not unknown else wrong
+        wrong = [f"{label!r}, which is not a class" for label in given if label not in names]
+        wrong += [f"nothing for class {label!r}" for label in names if label not in given]
+        wrong += ["a class twice"] * (len(given) < len(class_prior))
+        if wrong:
             raise ValueError(
-                f"`class_prior` must name each of classes_ once, got {wrong}. Pass one number per "
-                "class, or a list in the order of classes_."
+                f"`class_prior` must name each of classes_ once, got {wrong[0]}. Pass one number "
+                "per class, or a list in the order of classes_."
             )
         given = [given[label] for label in names]
     prior: np.ndarray
@@ -231,16 +302,3 @@ def choose_device(device: Any) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def add_to_docstring(source: type, first: str, last: str) -> Callable[[type], type]:
-    """Decorate a class: in its docstring ``<shared>`` becomes a part of another's."""
-
-    def add(cls: type) -> type:
-        text = source.__doc__
-        if text and cls.__doc__:  # python -OO has none
-            shared = text[text.index(first) : text.index(last)].rstrip()
-            cls.__doc__ = cls.__doc__.replace("    <shared>", shared)
-        return cls
-
-    return add

@@ -1,7 +1,5 @@
 """The base class of PL-CGR and DPCLS."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import ClassVar
 

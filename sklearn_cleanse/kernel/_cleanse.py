@@ -1,18 +1,16 @@
 """CleanSE without a network: `CleanSEKernelClassifier`."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
+    ProbabilityMixin,
     check_class_prior,
     choose_device,
     class_mass,
@@ -36,7 +34,7 @@ _FLOOR = 1e-2
 _BLOCK = 1024
 
 
-class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
+class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimator):
     """Kernel regression on the votes of all other rows, weighted by label counts.
 
     The quick form of CleanSE: no network, nothing to tune, about a second for a thousand rows. Each
@@ -168,11 +166,6 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.allow_nan = True
-        return tags
-
     @refuse_truth
     def fit(self, X, y):
         """Fit to candidate labels.
@@ -232,17 +225,10 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         order = check_random_state(self.random_state).permutation(n_voters)
         if n_voters < len(X):
             X, prior = X[voters], prior[voters]
-        ridge = make_ridge(
-            X, order, n_components=self.n_components, alpha=self.alpha, device=device
-        )
-        votes = metric_votes(
-            ridge,
-            X,
-            torch.from_numpy(prior).to(device),
-            order,
-            count_strength=self.count_strength,
-            noise_rate=self.noise_rate,
-        )
+        ridge = make_ridge(X, order, n_components=count, alpha=self.alpha, device=device)
+        weights = torch.from_numpy(prior).to(device)
+        assumed = {"count_strength": self.count_strength, "noise_rate": self.noise_rate}
+        votes = metric_votes(ridge, X, weights, order, **assumed)
         fitted = ridge.fitted(votes.proba).cpu()
         basis = np.arange(n_voters) if count == n_voters else order[:count]
         self.model_ = KernelModel(ridge, votes, X[basis], prior[basis], voters[basis])
@@ -268,10 +254,6 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         with np.errstate(divide="ignore"):
             votes = np.log(self.model_.vote_on(scores, prior).numpy())
         return candidate_softmax(votes / (2 * self.proba_temperature_), prior > 0)
-
-    def _check_X(self, X):
-        check_is_fitted(self)
-        return check_features(self, X, reset=False, allow_images=True)
 
     @property
     def _is_exact(self):
@@ -313,47 +295,13 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         scores = self._scores(self._check_X(X)) if by_score else self.predict_proba(X)
         return self.classes_[scores.argmax(axis=1)]
 
-    def predict_log_proba(self, X):
-        """Return the logarithm of each class's probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-            Samples.
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-        """
-        scores = self._scores(self._check_X(X))
-        log_proba = temper(np.log(self._normalize(scores)), self.proba_temperature_)
-        if self.class_prior is None:
-            return log_proba
-        with np.errstate(divide="ignore"):  # a class whose proportion is set to 0
-            return temper(log_proba + np.log(self._prior_odds()), 1.0)
-
-    def predict_proba(self, X):
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-            Samples.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. They are calibrated without
-            true labels.
-        """
-        return np.exp(self.predict_log_proba(X))
+    def _log_proba(self, X):
+        return temper(np.log(self._normalize(self._scores(X))), self.proba_temperature_)
 
     def _candidate_proba_of(self, X, candidates):
         """Return the probability of each of the given candidates, (n_samples, n_classes)."""
-        X = self._check_X(X)
-        prior, proba = check_candidates(candidates, n_samples=len(X)).prior, []
-        for start in range(0, len(X), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        X, prior, proba = self._check_X(X), candidates.prior, []
+        for rows in gen_batches(len(X), _BLOCK):
             with limit_threads(_BLOCK * len(self.model_.coef)):
                 scores, _ = self.model_.left_out_scores(X[rows], prior[rows])
             proba.append(self._vote_on(scores, prior[rows]))
@@ -365,7 +313,7 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-            Samples.
+            Samples to explain.
         y : array-like, default=None
             Their candidates, in any form that `fit` takes. If None, every class is a candidate. A
             training row needs its candidates to be explained as one.
@@ -380,23 +328,3 @@ class CleanSEKernelClassifier(PredictionSetMixin, BaseEstimator):
         from ..inspection import explain
 
         return explain(self, X, y, n_similar=n_similar)
-
-    def to_onnx(self, path):
-        """Write the model as an ONNX file, for runtimes without Python or torch.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file, which is replaced if it exists. It contains training rows, takes raw features
-            and returns probabilities as `predict_proba` does; its metadata hold ``classes`` as
-            JSON. Needs the extra ``export``.
-
-        Returns
-        -------
-        self : object
-            The estimator.
-        """
-        from ..onnx import write_onnx
-
-        write_onnx(self, path)
-        return self

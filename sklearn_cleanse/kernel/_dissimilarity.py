@@ -1,7 +1,5 @@
 """The dissimilarity of DPCLS: two copies of an n×n matrix, and the dual that makes them agree."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

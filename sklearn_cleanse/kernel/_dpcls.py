@@ -1,7 +1,5 @@
 """DPCLS: candidates shrunk by propagated dissimilarity."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import ClassVar
 

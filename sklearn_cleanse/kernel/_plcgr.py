@@ -1,7 +1,5 @@
 """PL-CGR: cost-guided retraining."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -11,13 +9,7 @@ from sklearn.utils._param_validation import Interval
 from tqdm import tqdm
 
 from ._base import KernelClassifier
-from ._steps import (
-    ExactRidge,
-    NystroemRidge,
-    class_costs,
-    cost_step,
-    project_simplex,
-)
+from ._steps import ExactRidge, NystroemRidge, class_costs, cost_step, project_simplex
 
 __all__ = ["PLCGRClassifier"]
 

@@ -5,9 +5,8 @@ Confidences are arrays of shape (n_samples, n_classes). Each row is a distributi
 candidates of that row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -78,7 +77,7 @@ class FeatureScaler:
     unit_rows: bool
 
     @classmethod
-    def fit(cls, X: Array, kind: str | None) -> FeatureScaler:
+    def fit(cls, X: Array, kind: str | None) -> Self:
         """Compute the statistics for "standard-l2", "standard", "l2" or None."""
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if kind in ("standard", "standard-l2"):

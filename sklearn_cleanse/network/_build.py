@@ -1,7 +1,5 @@
 """From an estimator's parameters to the net it trains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -32,16 +30,17 @@ def build_net(estimator: Any, X: np.ndarray, n_inputs: int, device: str, seed: i
         Draws the initial weights.
     """
     module = _build_module(estimator, X, n_inputs, len(estimator.classes_), seed)
-    fused = {"optimizer__fused": True} if torch.device(device).type in ("cpu", "cuda") else {}
-    return PartialLabelNet(
+    net = PartialLabelNet(
         module,
         criterion=nn.Identity,  # losses are functions here
         optimizer=torch.optim.Adam,
-        **fused,
+        optimizer__fused=True if torch.device(device).type in ("cpu", "cuda") else None,
         train_split=None,
         device=device,
         verbose=0,
     ).initialize()
+    net.module = type(module)  # a pickle holds the weights once
+    return net
 
 
 def _build_module(estimator, X, n_inputs, n_classes, seed) -> nn.Module:

@@ -1,21 +1,18 @@
 """The network behind all deep methods: `PartialLabelClassifier`."""
 
-from __future__ import annotations
-
 import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
-    PartialLabelMixin,
+    ProbabilityMixin,
     check_class_prior,
     choose_device,
     class_mass,
@@ -23,7 +20,7 @@ from ..base import (
     refuse_truth,
     unchanged_on_error,
 )
-from ..candidates import Candidates, candidate_softmax, check_candidates, check_index
+from ..candidates import candidate_softmax, check_candidates, check_index
 from ..features import check_features
 from ..losses import Loss, average_networks, check_loss
 from ..metrics._readers import check_weight
@@ -41,7 +38,7 @@ __all__ = ["PartialLabelClassifier"]
 SCALING_ROWS, STATISTICS_ROWS = 1000, 20_000
 
 
-class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
+class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
     """Neural network trained on candidates with one of the losses of the literature.
 
     CC, RC, PRODEN, LWS, CAVL, SCARCE and the average loss are values of ``loss``.
@@ -209,11 +206,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.allow_nan = True
-        return tags
-
     @refuse_truth
     def fit(self, X, y, sample_weight=None):
         """Train on features and candidates.
@@ -241,9 +233,8 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         In an initialized torch process group, all ranks train one model, each called with all
         rows; ``batch_size`` is that of a rank.
         """
-        with unchanged_on_error(self):
-            self._fit(X, y, sample_weight, continues=self.warm_start and hasattr(self, "net_"))
-        return self._raise_if_interrupted()
+        continues = self.warm_start and hasattr(self, "net_")
+        return self._fit(X, y, sample_weight, continues=continues)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one more epoch, on the given rows alone.
@@ -279,53 +270,50 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
                 f"`classes` must be those of the first call, {self.classes_.tolist()}, got "
                 f"{np.asarray(classes).tolist()}, which is not the same."
             )
-        with unchanged_on_error(self):
-            self._fit(X, y, sample_weight, continues=not first, classes=classes, one_epoch=True)
-        return self._raise_if_interrupted()
+        return self._fit(X, y, sample_weight, continues=not first, classes=classes, one_epoch=True)
 
-    def _raise_if_interrupted(self):
+    def _fit(self, X, y, sample_weight, *, continues, classes=None, one_epoch=False):
+        """Check, read, vote, build, train, store."""
+        with unchanged_on_error(self):
+            self._validate_params()
+            loss = check_loss(self.loss)
+            device = str(self.net_.device) if continues else choose_device(self.device)
+            check_callbacks(self.callbacks)
+            check_index(X, y)
+            check_index(X, sample_weight, "sample_weight")
+            X = check_features(self, X, reset=not continues, allow_images=True)
+            known = self.classes_ if continues else classes
+            candidates = check_candidates(y, n_samples=len(X), classes=known)
+            self.classes_ = candidates.classes
+            check_class_prior(self.class_prior, self.classes_)
+            rng = by_first(check_random_state, self.random_state)
+            n_before = len(self.net_.history) if continues else 0
+            seed = rng.randint(2**30) + n_before  # a call that continues draws differently
+            rng = np.random.RandomState(seed)
+            used, weight, held_out = self._choose_rows(X, sample_weight, rng, one_epoch)
+            own = candidates if len(used) == len(X) else candidates[used]
+            voter, votes, target = by_first(self._vote, X, used, own, device, seed, one_epoch)
+            self.noise_rate_ = float(getattr(voter, "noise_rate_", 0.0))
+            if not continues:
+                self._scaler, self.scaling_ = by_first(self._fit_scaler, X, own, used, rng)
+                if torch.device(device).type != "mps":  # without double precision
+                    self._scaler.to(device)
+            sets = None if target.mask is own.mask else own.mask
+            rows = CandidateRows(X, used, target, self._scaler, device, weight, sets)
+            with own_random(self, device, seed):
+                net = self._make_net(rows, device, seed, continues)
+                callbacks = self._all_callbacks(X, candidates, held_out, device)
+                params = loss.resolve(own.mask, weight, rows.device)
+                objective = self._objective(loss, params, votes, own, rows.device)
+                self._train(net, rows, objective, callbacks, one_epoch, seed)
+            kept = None if one_epoch else voter
+            self._store(net, kept, X, candidates, used, weight, one_epoch and continues)
         if self.interrupted_:
             raise KeyboardInterrupt(
                 f"Training was interrupted after {self.n_iter_} epochs. The model keeps these, and "
                 "interrupted_ is True."
             )
         return self
-
-    def _fit(self, X, y, sample_weight, *, continues, classes=None, one_epoch=False):
-        """Check, read, vote, build, train, store."""
-        self._validate_params()
-        loss = check_loss(self.loss)
-        device = str(self.net_.device) if continues else choose_device(self.device)
-        check_callbacks(self.callbacks)
-        check_index(X, y)
-        check_index(X, sample_weight, "sample_weight")
-        X = check_features(self, X, reset=not continues, allow_images=True)
-        known = self.classes_ if continues else classes
-        candidates = check_candidates(y, n_samples=len(X), classes=known)
-        self.classes_ = candidates.classes
-        check_class_prior(self.class_prior, self.classes_)
-        rng = by_first(check_random_state, self.random_state)
-        n_before = len(self.net_.history) if continues else 0
-        seed = rng.randint(2**30) + n_before  # a call that continues draws differently
-        rng = np.random.RandomState(seed)
-        used, weight, held_out = self._choose_rows(X, sample_weight, rng, one_epoch)
-        own = candidates if len(used) == len(X) else candidates[used]
-        voter, votes, target = by_first(self._vote, X, used, own, device, seed, one_epoch)
-        self.noise_rate_ = float(getattr(voter, "noise_rate_", 0.0))
-        if not continues:
-            self._scaler, self.scaling_ = by_first(self._fit_scaler, X, own, used, rng)
-            if torch.device(device).type != "mps":  # without double precision
-                self._scaler.to(device)
-        sets = None if target.mask is own.mask else own.mask
-        rows = CandidateRows(X, used, target, self._scaler, device, weight, sets)
-        with own_random(self, device, seed):
-            net = self._make_net(rows, device, seed, continues)
-            if continues and loss.confidences is not None:  # better than the prior weights
-                rows.confidences = self._confidences(net, rows, loss)
-            callbacks = self._all_callbacks(X, candidates, held_out, device)
-            self._train(net, rows, loss, votes, callbacks, own, weight, one_epoch, seed)
-        kept = None if one_epoch else voter
-        self._store(net, kept, X, candidates, used, weight, one_epoch and continues)
 
     def _choose_rows(self, X, sample_weight, rng, one_epoch):
         """Return the rows to train on, their weights or None, and the held-out rows or None."""
@@ -364,22 +352,15 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         return fit_scaling(X[used[order]], kind), kind
 
     def _make_net(self, rows, device, seed, continues):
-        own_seed = seed + rank_and_size()[0]  # initial weights are those of rank 0, dropout is not
         if continues:
             net = copy.deepcopy(self.net_)
         else:
             inputs = rows.inputs(torch.arange(2))
             net = build_net(self, rows.X[:1], inputs.shape[1], device, seed)
             check_output(net, inputs, len(self.classes_))
-        give_generator(net.module_, own_seed)
+        # Initial weights are those of rank 0, dropout is not.
+        give_generator(net.module_, seed + rank_and_size()[0])
         return net
-
-    @torch.no_grad()
-    def _confidences(self, net, rows, loss):
-        parts = torch.arange(len(rows), device=rows.device).split(4096)
-        found = [loss.confidences(net.outputs(rows.inputs(p))[0], rows.mask[p]) for p in parts]
-        proba = torch.cat(found).to(rows.even.dtype) * rows.even
-        return proba / proba.sum(dim=1, keepdim=True)
 
     def _all_callbacks(self, X, candidates, held_out, device):
         rank, size = rank_and_size()
@@ -390,7 +371,7 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         callbacks += copy.deepcopy(self.callbacks or [])
         return callbacks + ([("distributed", Distributed())] if size > 1 else [])
 
-    def _train(self, net, rows, loss, votes, callbacks, candidates, weight, one_epoch, seed):
+    def _train(self, net, rows, objective, callbacks, one_epoch, seed):
         n, epochs, lr = len(rows), 1 if one_epoch else self.max_epochs, self.lr
         batch_size = np.clip(n // 64, 16, 256) if self.batch_size == "auto" else self.batch_size
         decay = 2e-4 * min(1.0, 5000 / n) if self.weight_decay == "auto" else self.weight_decay
@@ -398,10 +379,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
             lr = lr / 10
         if self.schedule == "onecycle" and not one_epoch:
             callbacks = [one_cycle(lr, epochs * len(Batches(rows, int(batch_size)))), *callbacks]
-        params = loss.resolve(candidates.mask, weight, rows.device)
         net.train(
             rows,
-            self._objective(loss, params, votes, candidates, rows.device),
+            objective,
             callbacks,
             epochs=epochs,
             batch_size=int(batch_size),
@@ -423,13 +403,12 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         ]
         self.n_iter_, self.interrupted_ = len(self.history_), net.interrupted_
         log_proba = self._fit_proba(X, used)
-        mask, prior = candidates.mask, candidates.prior
-        self.candidate_proba_ = candidate_softmax(log_proba, mask, prior)
+        self.candidate_proba_ = candidate_softmax(log_proba, candidates.mask, candidates.prior)
         label_proba, row_weight = self._label_proba(log_proba, candidates), None
         if weight is not None:
             row_weight = np.zeros(len(X))
             row_weight[used] = weight / weight.mean()
-        mass = class_mass(label_proba, mask, row_weight)
+        mass = class_mass(label_proba, candidates.mask, row_weight)
         self._class_mass = mass + self._class_mass if adds else mass
 
     def _fit_proba(self, X, used):
@@ -442,12 +421,11 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
     def _log_proba(self, X):
         """Return log-probabilities of checked samples, without class prior."""
         found = np.empty((len(X), len(self.classes_)))
-        size = block_size(X, len(self.classes_))
         device = torch.device(self.net_.device)
-        for start in range(0, len(X), size):
-            inputs = scale(self._scaler, X[start : start + size], device)
+        for rows in gen_batches(len(X), block_size(X, len(self.classes_))):
+            inputs = scale(self._scaler, X[rows], device)
             logits = average_networks(self.net_.outputs(inputs)[0].cpu().double())
-            found[start : start + size] = logits.log_softmax(dim=1).numpy()
+            found[rows] = logits.log_softmax(dim=1).numpy()
         failed = ~np.isfinite(found).all(axis=1)
         if failed.any():
             raise ValueError(
@@ -461,47 +439,9 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return what predictions are made from if this network votes."""
         return np.exp(self._log_proba(X))
 
-    def _check_new(self, X):
-        check_is_fitted(self, "net_")
-        return check_features(self, X, reset=False, allow_images=True)
-
-    def _candidate_proba_of(self, X, candidates: Candidates):
-        X = self._check_new(X)
-        check_candidates(candidates, n_samples=len(X))
-        return candidate_softmax(self._log_proba(X), candidates.mask, candidates.prior)
-
-    def predict_log_proba(self, X):
-        """Return the logarithm of each class's probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Samples.
-
-        Returns
-        -------
-        log_proba : ndarray of shape (n_samples, n_classes)
-        """
-        log_proba = self._log_proba(self._check_new(X))
-        if self.class_prior is None:
-            return log_proba
-        with np.errstate(divide="ignore"):  # a class whose proportion is set to 0
-            return log_softmax(log_proba + np.log(self._prior_odds()), axis=1)
-
-    def predict_proba(self, X):
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Samples.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return np.exp(self.predict_log_proba(X))
+    def _candidate_proba_of(self, X, candidates):
+        log_proba = self._log_proba(self._check_X(X))
+        return candidate_softmax(log_proba, candidates.mask, candidates.prior)
 
     def predict(self, X):
         """Predict the label of each sample.
@@ -540,26 +480,6 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """Return the weight of the voter in predictions."""
         return 0.0
 
-    def to_onnx(self, path):
-        """Write the model as an ONNX file, for runtimes without Python or torch.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file, which is replaced if it exists. It takes raw features and returns
-            probabilities as `predict_proba` does; its metadata hold ``classes`` as JSON. Needs the
-            extra ``export``.
-
-        Returns
-        -------
-        self : object
-            The estimator.
-        """
-        from ..onnx import write_onnx
-
-        write_onnx(self, path)
-        return self
-
     def set_params(self, **params: Any):
         """Set parameters by name.
 
@@ -575,14 +495,10 @@ class PartialLabelClassifier(PartialLabelMixin, BaseEstimator):
         """
         for name in params:
             whole, _, part = name.partition("__")
-            if part and whole == "loss":
+            if part and whole in ("loss", "module_params"):
+                value = "Loss(...)" if whole == "loss" else f"{{{part!r}: ...}}"
                 raise ValueError(
-                    f"`loss` must be set as a whole, got {name!r}. Pass loss=Loss(...)."
-                )
-            if part and whole == "module_params":
-                raise ValueError(
-                    f"`module_params` must be set as a whole, got {name!r}. Pass "
-                    f"module_params={{{part!r}: ...}}."
+                    f"`{whole}` must be set as a whole, got {name!r}. Pass {whole}={value}."
                 )
             self._check_nested(whole, part, params)
         return super().set_params(**params)

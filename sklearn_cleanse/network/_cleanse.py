@@ -1,7 +1,5 @@
 """The flagship: `CleanSEClassifier`, a network trained on votes of other rows and label counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -13,12 +11,12 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..base import PartialLabelMixin, add_to_docstring
+from ..base import PartialLabelMixin
 from ..calibration import PredictionSetMixin, calibrate_like, temper
 from ..candidates import Candidates, candidate_softmax, estimate_proportions
 from ..counts import COUNT_LOSSES
 from ..kernel import CleanSEKernelClassifier
-from ..votes._neighbors import NeighborVoter, NeighborVotes
+from ..votes._neighbors import NeighborVoter, NeighborVotes, choose_pool
 from ._classifier import PartialLabelClassifier
 from ._net import ConstantVotes, Objective
 
@@ -90,7 +88,6 @@ def reconstructed_settings() -> dict[str, Any]:
     }
 
 
-@add_to_docstring(PartialLabelClassifier, "    class_prior :", "    See Also")
 class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
     """Neural network for candidates, trained on votes of other rows and on label counts.
 
@@ -243,28 +240,33 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
     def _vote(self, X, used, candidates, device, seed, one_epoch):
         """Let the voter vote on the rows to train on, before training or during it."""
         voter = VOTERS[self.voter]() if isinstance(self.voter, str) else self.voter
-        if voter is None or self.temperature == 1 or isinstance(voter, NeighborVoter):
-            if self.noise_rate != 0:
-                raise ValueError(
-                    "`noise_rate` must be 0 without a voter that has this parameter, got "
-                    f"{self.noise_rate!r}. Use voter='kernel' and `temperature` above 1."
-                )
-            if self.temperature != 1 and self.voter_blend not in ("auto", 0):
-                raise ValueError(
-                    f"`voter_blend` must be 0 or 'auto' with voter={self.voter!r}, which takes no "
-                    f"part in predictions, got {self.voter_blend}."
-                )
-            if voter is None or self.temperature == 1:
-                return None, None, candidates
-            voter._validate_params()
-            rng = np.random.RandomState(seed)
-            return None, NeighborVotes(voter, candidates.is_clean, rng, one_epoch), candidates
-        if self.voter_blend not in ("auto", 0) and not hasattr(voter, "predict_proba"):
+        is_voting = voter is not None and self.temperature != 1
+        params = voter.get_params(deep=False) if is_voting else {}
+        if self.noise_rate != 0 and "noise_rate" not in params:
             raise ValueError(
-                f"`voter_blend` must be 0 or 'auto' with {type(voter).__name__}, which has no "
-                f"predict_proba, got {self.voter_blend}."
+                "`noise_rate` must be 0 if no voter with this parameter votes, got "
+                f"{self.noise_rate!r} with voter={self.voter!r:.80} and temperature="
+                f"{self.temperature}. Use voter='kernel' and `temperature` above 1."
             )
-        voter = self._prepare(clone(voter), device, seed)
+        blends = self.temperature != 1 and self.voter_blend not in ("auto", 0)
+        if blends and not hasattr(voter, "predict_proba"):
+            raise ValueError(
+                f"`voter_blend` must be 0 or 'auto' with voter={self.voter!r:.80}, which has no "
+                f"predict_proba and takes no part in predictions, got {self.voter_blend}."
+            )
+        if not is_voting:
+            return None, None, candidates
+        if isinstance(voter, NeighborVoter):
+            voter._validate_params()
+            pool = choose_pool(candidates.is_clean, np.random.RandomState(seed))
+            return None, NeighborVotes(voter, pool, one_epoch), candidates
+        # Pass on what the user has left at its default.
+        passed = {} if self.noise_rate == 0 else {"noise_rate": self.noise_rate}
+        if params.get("random_state", seed) is None:
+            passed["random_state"] = seed
+        if params.get("device") == "auto":
+            passed["device"] = device
+        voter = clone(voter).set_params(**passed)
         rows = X if len(used) == len(X) else X[used]
         if candidates.index is None:
             candidates = replace(candidates, index=pd.Index(used))
@@ -277,46 +279,19 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         end = 1.0 if getattr(voter, "_is_exact", True) else 0.5
         return voter, ConstantVotes(votes, None if one_epoch else end), candidates
 
-    def _prepare(self, voter, device, seed):
-        """Pass on what the user has left at its default."""
-        params = voter.get_params(deep=False)
-        passed = {}
-        if "random_state" in params and params["random_state"] is None:
-            passed["random_state"] = seed
-        if params.get("device") == "auto":
-            passed["device"] = device
-        if self.noise_rate != 0:
-            if "noise_rate" not in params:
-                raise ValueError(
-                    "`noise_rate` must be 0 with a voter that has no such parameter, got "
-                    f"{self.noise_rate!r} and {type(voter).__name__}. Use voter='kernel'."
-                )
-            passed["noise_rate"] = self.noise_rate
-        return voter.set_params(**passed)
-
     def _objective(self, loss, params, votes, candidates, device):
         proportions = None
         if self.count_weight and self.count_loss == "proportion":
             found = estimate_proportions(candidates)
             proportions = torch.tensor(found, dtype=torch.float32, device=device)
-        return Objective(
-            loss,
-            params,
-            votes,
-            self.temperature,
-            self.count_weight,
-            self.count_loss,
-            self.count_every,
-            proportions,
-        )
+        counts = self.count_weight, self.count_loss, self.count_every, proportions
+        return Objective(loss, params, votes, self.temperature, *counts)
 
     def _blend(self):
-        if self.voter_ is None:
-            return 0.0
         if self.voter_blend == "auto":
             is_exact = getattr(self.voter_, "_is_exact", False)
             return 0.5 * self.voter_.count_strength_ if is_exact else 0.0
-        return float(self.voter_blend)
+        return 0.0 if self.voter_ is None else float(self.voter_blend)
 
     def _log_proba(self, X):
         return temper(self._blended(X), self.proba_temperature_)
@@ -330,8 +305,7 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         if not blend:
             return log_proba
         if scores is None:
-            voter = self.voter_
-            scores = voter._scores(X) if hasattr(voter, "_scores") else voter.predict_proba(X)
+            scores = getattr(self.voter_, "_scores", self.voter_.predict_proba)(X)
         floor = min(PROBABILITY_FLOOR, 1 / scores.shape[1])
         scores = np.log(np.maximum(scores, floor))
         return log_softmax((1 - blend) * log_proba + blend * log_softmax(scores, axis=1), axis=1)
@@ -350,27 +324,13 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         spread = spread_noise(candidates, self.noise_rate_)
         return candidate_softmax(log_proba, spread.mask, spread.prior)
 
-    def explain(self, X, y=None, *, n_similar=5):
-        """Show the training rows that are most similar to each sample, and how they were resolved.
+    explain = CleanSEKernelClassifier.explain  # of the voter
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
-            Samples to explain.
-        y : array-like, default=None
-            Their candidates, in any form that `fit` takes. If None, every class is a candidate. A
-            training row needs its candidates to be explained as one.
-        n_similar : int, default=5
-            Number of similar rows to show.
 
-        Returns
-        -------
-        explanations : list of Explanation
-            One per sample; print it for a table.
-        """
-        from ..inspection import explain
-
-        return explain(self, X, y, n_similar=n_similar)
+# Parameters and attributes that both networks have are written once; python -OO has no docstrings.
+if (_text := PartialLabelClassifier.__doc__) and CleanSEClassifier.__doc__:
+    _shared = _text[_text.index("    class_prior :") : _text.index("    See Also")].rstrip()
+    CleanSEClassifier.__doc__ = CleanSEClassifier.__doc__.replace("    <shared>", _shared)
 
 
 def _read_votes(voter: Any, candidates: Candidates) -> torch.Tensor:

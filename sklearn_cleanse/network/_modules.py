@@ -1,7 +1,5 @@
 """Networks from features to ``(logits, representation)``."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,17 +1,16 @@
 """The training: skorch's loop, with the reweighted loss plus λ times the count loss, Eq. (15)."""
 
-from __future__ import annotations
-
 import dis
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, LRScheduler
+from skorch.utils import noop
 from torch import Tensor
 from torch.optim.lr_scheduler import OneCycleLR
 from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
@@ -49,7 +48,7 @@ class Objective:
     """
 
     loss: Loss
-    loss_params: Mapping[str, Any] = field(default_factory=dict)
+    loss_params: Mapping[str, Any]
     votes: Any = None
     temperature: float = 1.0
     count_weight: float = 0.0
@@ -65,11 +64,6 @@ class PartialLabelNet(NeuralNet):
     def _default_callbacks(self):
         return []
 
-    def initialize(self):
-        super().initialize()
-        self.module = type(self.module_)  # a pickle holds the weights once
-        return self
-
     def train(self, rows, objective, callbacks, *, epochs, batch_size, lr, weight_decay, generator):
         """Train from the present weights; objective and callbacks belong to this call alone."""
         self.objective_, self.callbacks, self.generator_ = objective, callbacks, generator
@@ -78,6 +72,11 @@ class PartialLabelNet(NeuralNet):
         for group in self.optimizer_.param_groups:
             group.update(lr=lr, betas=(0.9, 0.999), weight_decay=weight_decay)
         self.initialize_callbacks()
+        if self.n_before_ and objective.loss.confidences is not None:  # better than prior weights
+            for part in torch.arange(len(rows), device=rows.device).split(4096):
+                logits, _ = self.outputs(rows.inputs(part))
+                found = objective.loss.confidences(logits, rows.mask[part])
+                rows.keep(part, found.to(rows.even.dtype))
         largest = -(-len(rows) // len(self.get_iterator(rows)))
         is_small = isinstance(self.module_, MLP) and rows.device.type == "cpu"
         work = sum(p.numel() for p in self.module_.parameters()) if is_small else np.inf
@@ -86,8 +85,7 @@ class PartialLabelNet(NeuralNet):
         del self.objective_, self.generator_, self.parts_, self.counts_, self.began_
         if self.interrupted_ and not any("seconds" in e for e in self.history[self.n_before_ :]):
             raise KeyboardInterrupt("Training was interrupted before its first epoch ended.")
-        kept = [(name, callback) for name, callback in self.callbacks_ if name not in OWN_CALLBACKS]
-        self.callbacks = self.callbacks_ = kept
+        self.callbacks = self.callbacks_ = [c for c in self.callbacks_ if c[0] not in OWN_CALLBACKS]
 
     # -- hooks of skorch ---------------------------------------------------------------------
 
@@ -135,14 +133,13 @@ class PartialLabelNet(NeuralNet):
             self.temperature_ = temperature_at(done, objective.temperature, *when)
         if self.temperature_ > 1:
             votes = objective.votes.of_epoch(self, rows)
-        keeps = objective.loss.confidences is not None
-        rows.weights = rows.confidences if keeps else rows.even
+        rows.weights = rows.even if objective.loss.confidences is None else rows.confidences
         if votes is not None:
-            rows.weights = self._weigh(rows.confidences, rows.even, votes)
+            rows.weights = self._weigh(rows.weights, rows.even, votes)
 
-    def _weigh(self, confidences, even, votes):
+    def _weigh(self, weights, even, votes):
         objective = self.objective_
-        kept = None if objective.loss.confidences is None else confidences
+        kept = None if objective.loss.confidences is None else weights
         return weigh(kept, even, votes.float(), self.temperature_, objective.votes.hard)
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
@@ -153,8 +150,7 @@ class PartialLabelNet(NeuralNet):
             votes = objective.votes.of_batch(X, representation, batch)
             weights = weights if votes is None else self._weigh(weights, weights, votes)
         loss = base = self._base_loss(logits, batch.mask, weights, batch.sample_weight)
-        counts = objective.count_weight > 0 and self.step_ % objective.count_every == 0
-        if counts:
+        if objective.count_weight > 0 and self.step_ % objective.count_every == 0:
             count = self._count_loss(average_networks(logits), batch.mask)
             n_counted = -(-self.n_steps_ // objective.count_every)
             loss = base + objective.count_weight * self.n_steps_ / n_counted * count
@@ -166,18 +162,12 @@ class PartialLabelNet(NeuralNet):
 
     def _base_loss(self, logits, mask, weights, sample_weight):
         """Average the loss over networks; where it is a mean over rows, they stand as rows."""
-        loss, params, n_networks = (
-            self.objective_.loss,
-            self.objective_.loss_params,
-            logits.shape[1],
-        )
-        rows = mask, weights, sample_weight
+        loss, params, n = self.objective_.loss, self.objective_.loss_params, logits.shape[1]
+        rows = [mask, weights, sample_weight]
         if not loss.by_row:
             return torch.stack([loss.function(z, *rows, **params) for z in logits.unbind(1)]).mean()
-        if n_networks > 1:
-            rows = [
-                None if part is None else part.repeat_interleave(n_networks, dim=0) for part in rows
-            ]
+        if n > 1:
+            rows = [None if part is None else part.repeat_interleave(n, dim=0) for part in rows]
         return loss.function(logits.flatten(0, 1), *rows, **params)
 
     def _count_loss(self, mean, mask):
@@ -194,9 +184,7 @@ class PartialLabelNet(NeuralNet):
         if training and loss.confidences is not None:
             inputs, (source, rows, mask, *_) = batch
             logits = self.infer(inputs)[0] if loss.second_pass else y_pred[0]
-            confidences = loss.confidences(logits, mask) * source.even[rows]
-            total = confidences.sum(dim=1, keepdim=True)
-            source.confidences[rows] = (confidences / total).to(source.confidences.dtype)
+            source.keep(rows, loss.confidences(logits, mask))
 
     def on_epoch_end(self, net, **kwargs):
         base, covered, sizes = zip(*self.parts_, strict=True)
@@ -267,17 +255,14 @@ class ValidationScore(Callback):
         self.rows = rows
 
     def on_epoch_end(self, net, **kwargs):
-        score = self._score(net)  # by all ranks, as a forward pass synchronizes them
-        net.history.record("validation_score", by_first(float, score))
-
-    def _score(self, net):
         total = torch.zeros((), device=self.rows.device)
         for rows in torch.arange(len(self.rows), device=self.rows.device).split(4096):
             inputs, batch = self.rows[rows]
+            # by all ranks, as a forward pass synchronizes them
             mean = average_networks(net.outputs(inputs)[0])
             proba = candidate_confidences(mean, batch.mask)
             total += proba.gather(1, mean.argmax(dim=1, keepdim=True)).sum()
-        return float(total) / len(self.rows)
+        net.history.record("validation_score", by_first(float, total) / len(self.rows))
 
 
 def early_stopping(rows: CandidateRows, patience: int) -> list[tuple[str, Callback]]:
@@ -288,7 +273,7 @@ def early_stopping(rows: CandidateRows, patience: int) -> list[tuple[str, Callba
         patience=patience,
         threshold=0.0,
         load_best=True,
-        sink=_ignore,
+        sink=noop,
     )
     return [("validation", ValidationScore(rows)), ("early_stopping", stop)]
 
@@ -296,13 +281,8 @@ def early_stopping(rows: CandidateRows, patience: int) -> list[tuple[str, Callba
 def one_cycle(peak: float, n_steps: int) -> tuple[str, Callback]:
     """Let the learning rate rise to a peak and fall; of one step more, as the last has rate 0."""
     how = {"max_lr": peak, "total_steps": n_steps + 1, "last_epoch": -1}
-    scheduler = LRScheduler(OneCycleLR, step_every="batch", event_name=None, **how)
-    return ("schedule", scheduler)
+    return "schedule", LRScheduler(OneCycleLR, step_every="batch", event_name=None, **how)
 
 
 #: Callbacks that belong to one call of `train`.
 OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping", "distributed")
-
-
-def _ignore(*args, **kwargs):
-    pass

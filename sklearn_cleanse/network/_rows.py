@@ -1,7 +1,5 @@
 """The training rows on the device, and the batches cut from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +21,7 @@ BLOCK_VALUES, BLOCK_ROWS = 2**21, 64
 class Batch(NamedTuple):
     """Some training rows: their numbers, candidates and weights."""
 
-    source: CandidateRows
+    source: "CandidateRows"
     rows: Tensor
     mask: Tensor
     weights: Tensor
@@ -89,6 +87,12 @@ class CandidateRows(Dataset):
         inputs, rows = self.inputs(rows), rows.to(self.device)
         weight = None if self.sample_weight is None else self.sample_weight[rows]
         return inputs, Batch(self, rows, self.mask[rows], self.weights[rows], weight)
+
+    def keep(self, rows: Tensor, confidences: Tensor) -> None:
+        """Keep the confidences of some rows, times prior weights, for their next visit."""
+        confidences = confidences * self.even[rows]
+        total = confidences.sum(dim=1, keepdim=True)
+        self.confidences[rows] = (confidences / total).to(self.confidences.dtype)
 
 
 class Batches:

@@ -6,8 +6,6 @@ own batches of ``batch_size`` rows, and gradients are averaged. Count loss and b
 rows of their own rank. A rank that fails ends the others by the group's own timeout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -16,8 +16,6 @@ If sets may be wrong, W is above zero for labels outside the set as well: votes 
 of them (`estimate_noise_rate`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._ridge import ComponentRidge, ExactRidge
+from ._ridge import Ridge
 
 __all__ = [
     "KernelVotes",
@@ -55,7 +53,7 @@ _SET_POWER, _CANDIDATE_POWER, _VOTE_POWER = 0.5, 0.25, -0.5
 _INDEPENDENT, _DEPENDENT = 0.15, 0.5
 
 #: Standard errors by which clean rows must be better predicted without counts to leave them out.
-_LEAST_GAIN = 3.0
+_LEAST_GAIN = 2.0
 
 #: Rounds before the dependence is measured.
 _WARM_UP = 6
@@ -105,11 +103,11 @@ class KernelVotes:
     log_rates: Tensor
     log_bonus: Tensor
     noise_rate: float = 0.0
-    ridge: ExactRidge | ComponentRidge | None = None
+    ridge: Ridge | None = None
 
 
 def kernel_votes(
-    ridge: ExactRidge | ComponentRidge,
+    ridge: Ridge,
     prior: Tensor,
     *,
     count_strength: float | str = "auto",
@@ -179,11 +177,7 @@ def kernel_votes(
 
 
 def trusted_votes(
-    ridge: ExactRidge | ComponentRidge,
-    prior: Tensor,
-    *,
-    count_strength: float | str = "auto",
-    **params: Any,
+    ridge: Ridge, prior: Tensor, *, count_strength: float | str = "auto", **params: Any
 ) -> KernelVotes:
     """Take votes with counts, and without them where clean rows show that counts mislead.
 
@@ -335,9 +329,7 @@ def set_log_likelihood(candidates: Tensor, labels: Tensor) -> Tensor:
     return _likelihood(candidates, *_log_rates(candidates, labels))
 
 
-def instance_dependence(
-    ridge: ExactRidge | ComponentRidge, candidates: Tensor, labels: Tensor
-) -> float:
+def instance_dependence(ridge: Ridge, candidates: Tensor, labels: Tensor) -> float:
     """Measure how far features predict candidates beyond what the labels explain.
 
     If labels join a set by a rate of their own, or come in bags, a row's features carry no
@@ -382,7 +374,7 @@ def instance_dependence(
 
 
 def estimate_noise_rate(
-    ridge: ExactRidge | ComponentRidge, prior: Tensor, *, count_strength: float | str = "auto"
+    ridge: Ridge, prior: Tensor, *, count_strength: float | str = "auto"
 ) -> float:
     """Estimate the proportion of rows whose label is not among their candidates.
 
@@ -418,15 +410,12 @@ def estimate_noise_rate(
     >>> 0.05 < estimate_noise_rate(make_ridge(X), S) < 0.2
     True
     """
-    noise_rate, rounds = _FIRST_NOISE, _WARM_UP + 4
+    noise_rate = _FIRST_NOISE
+    # A few wrong sets change the votes little.
+    until: Any = {"max_rounds": _WARM_UP + 4, "tol": 0.1 * _TOLERANCE}
     for _ in range(4):
         votes = kernel_votes(
-            ridge,
-            prior,
-            count_strength=count_strength,
-            noise_rate=noise_rate,
-            max_rounds=rounds,
-            tol=0.1 * _TOLERANCE,  # a few wrong sets change little
+            ridge, prior, count_strength=count_strength, noise_rate=noise_rate, **until
         )
         previous, noise_rate = noise_rate, likeliest_noise_rate(votes.left_out, prior > 0)
         if noise_rate == 0 or abs(noise_rate - previous) < 0.01:

@@ -8,8 +8,6 @@ predictions are -A times the targets of R, and its residuals are those of all ro
 targets so filled in. Nothing is fitted a second time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from ._fixed_point import KernelVotes, kernel_votes
 from ._model import keys_of_rows
-from ._ridge import ComponentRidge, ExactRidge
+from ._ridge import ExactRidge, Ridge
 
 __all__ = ["fold_scores"]
 
@@ -27,7 +25,7 @@ SCORED_ROWS, FOLDS, FOLD_VALUES = 1000, 10, 2**25
 
 
 def fold_scores(
-    ridge: ExactRidge | ComponentRidge, votes: KernelVotes, X: np.ndarray, prior: np.ndarray
+    ridge: Ridge, votes: KernelVotes, X: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predict rows by votes and regression of the rows outside their fold.
 
@@ -73,14 +71,13 @@ def fold_scores(
 class Rest:
     """The regression on the rows outside a fold, as `kernel_votes` uses a ridge."""
 
-    def __init__(self, ridge: ExactRidge | ComponentRidge, fold: Tensor) -> None:
+    def __init__(self, ridge: Ridge, fold: Tensor) -> None:
         self.dtype, self.noise_error, self._ridge = ridge.dtype, ridge.noise_error, ridge
         if isinstance(ridge, ExactRidge):
             residual, diagonal = ridge.inverse[fold].double(), ridge.diagonal[:, 0]
         else:
             residual = -ridge._phi[fold].double() @ ridge._inverse
-            residual = residual.to(ridge.dtype) @ ridge._phi.T
-            residual = residual.double()
+            residual = (residual.to(ridge.dtype) @ ridge._phi.T).double()
             residual[torch.arange(len(fold)), fold] += 1
             diagonal = 1 - ridge._leverage[:, 0]
         is_rest = torch.ones(len(diagonal), dtype=torch.bool, device=fold.device)

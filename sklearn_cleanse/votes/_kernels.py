@@ -1,12 +1,13 @@
 """Similarity of rows without a choice of kernel: a mean of kernels over scalings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..scaling import Scaling, fit_scaling
 
@@ -26,6 +27,7 @@ _ABSOLUTE_FEATURES = 128
 _ROWS, _COLUMNS = 256, 2048
 
 
+@dataclass(eq=False)
 class MeanKernel:
     """Mean of nine kernels: three scalings of the features times three measures of distance.
 
@@ -56,18 +58,14 @@ class MeanKernel:
             [2, 1, 0]])
     """
 
-    def __init__(
-        self,
-        kinds: tuple[str, ...],
-        scalings: tuple[Scaling, ...],
-        widths: tuple[tuple[float, ...], ...],
-    ) -> None:
-        self.kinds, self.scalings, self.widths = kinds, scalings, widths
+    kinds: tuple[str, ...]
+    scalings: tuple[Scaling, ...]
+    widths: tuple[tuple[float, ...], ...]
 
     @classmethod
     def fit(
         cls, X: np.ndarray, device: torch.device | str = "cpu", kinds: Sequence[str] = VIEWS
-    ) -> MeanKernel:
+    ) -> Self:
         """Fit scalings and mean distances.
 
         Parameters
@@ -91,7 +89,7 @@ class MeanKernel:
         )
         return kernel
 
-    def to(self, device: torch.device | str) -> MeanKernel:
+    def to(self, device: torch.device | str) -> Self:
         """Move the scalings to a device, in place."""
         for scaling in self.scalings:
             scaling.to(device)
@@ -174,8 +172,4 @@ def _distances(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return distance of directions, Euclidean and absolute distance, each (n_a, n_b)."""
     few = slice(None, None, -(-a.shape[1] // _ABSOLUTE_FEATURES))
     absolute = torch.cdist(a[:, few].contiguous(), b[:, few].contiguous(), p=1)
-    return torch.cdist(_unit(a), _unit(b)), torch.cdist(a, b), absolute
-
-
-def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return torch.cdist(F.normalize(a), F.normalize(b)), torch.cdist(a, b), absolute

@@ -6,8 +6,6 @@ Radhakrishnan et al., Mechanism for feature learning in neural networks and back
 machine learning models, Science 383 (2024).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from ._fixed_point import KernelVotes, kernel_votes, trusted_votes
 from ._kernels import MeanKernel, blocks
-from ._ridge import ALPHA, METRIC_ROWS, ComponentRidge, ExactRidge
+from ._ridge import ALPHA, METRIC_ROWS, ComponentRidge, ExactRidge, Ridge
 
 __all__ = ["MetricKernel", "learn_metric", "metric_votes"]
 
@@ -124,11 +122,7 @@ def learn_metric(kernel: MeanKernel, X: np.ndarray, votes: Tensor) -> MetricKern
 
 
 def metric_votes(
-    ridge: ExactRidge | ComponentRidge,
-    X: np.ndarray,
-    prior: Tensor,
-    order: np.ndarray | None = None,
-    **params: Any,
+    ridge: Ridge, X: np.ndarray, prior: Tensor, order: np.ndarray | None = None, **params: Any
 ) -> KernelVotes:
     """Take votes twice: by the ridge's kernel, and with the metric learned from these.
 
@@ -167,7 +161,7 @@ def metric_votes(
     kernel = learn_metric(ridge.kernel, X[some], first.proba[torch.from_numpy(some)])
     if isinstance(ridge, ExactRidge):
         gram = kernel.add_to(ridge.take_gram(X), X)
-        again: ExactRidge | ComponentRidge = ExactRidge(kernel, X, ridge.alpha, gram=gram)
+        again: Ridge = ExactRidge(kernel, X, ridge.alpha, gram=gram)
     else:
         again = ComponentRidge(kernel, X, order[: ridge.n_basis], ridge.alpha)
     params["noise_rate"] = first.noise_rate

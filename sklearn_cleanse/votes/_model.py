@@ -1,7 +1,5 @@
 """The kernel regression on votes, kept for new rows."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +10,7 @@ from torch import Tensor
 
 from ..features import row_keys
 from ._fixed_point import KernelVotes, label_weights, votes_from_scores
-from ._ridge import ComponentRidge, ExactRidge
+from ._ridge import ExactRidge, Ridge
 
 __all__ = ["KernelModel"]
 
@@ -60,12 +58,7 @@ class KernelModel:
     """
 
     def __init__(
-        self,
-        ridge: ExactRidge | ComponentRidge,
-        votes: KernelVotes,
-        X: np.ndarray,
-        prior: np.ndarray,
-        rows: np.ndarray,
+        self, ridge: Ridge, votes: KernelVotes, X: np.ndarray, prior: np.ndarray, rows: np.ndarray
     ) -> None:
         self.coef = ridge.coefficients(votes.proba).cpu()
         self.intercept = votes.proba.mean(dim=0).cpu().to(self.coef.dtype)
@@ -86,11 +79,6 @@ class KernelModel:
     def is_exact(self) -> bool:
         """Whether predictions are made from all rows that voted."""
         return self.left_out is not None
-
-    @property
-    def is_clean(self) -> np.ndarray:
-        """Whether each row that predictions are made from has a single candidate."""
-        return np.asarray(np.count_nonzero(self.prior, axis=1) == 1)
 
     def similarity(self, X: np.ndarray) -> Tensor:
         """Compare new rows with those that predictions are made from.

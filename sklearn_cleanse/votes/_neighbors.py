@@ -1,7 +1,5 @@
 """Votes of neighbors while a network trains, Eq. (3): by label, or softly."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -106,18 +104,12 @@ class NeighborVoter(BaseEstimator):
 class NeighborVotes:
     """The votes of a `NeighborVoter` in one training."""
 
-    def __init__(
-        self,
-        voter: NeighborVoter,
-        is_clean: np.ndarray,
-        rng: np.random.RandomState,
-        one_epoch: bool = False,
-    ) -> None:
+    def __init__(self, voter: NeighborVoter, pool: np.ndarray, one_epoch: bool) -> None:
         self.voter, self.hard = voter, voter.hard
         # A single epoch of `partial_fit` has full votes.
         self.start: float = 0.0 if one_epoch else voter.start
         self.end: float | None = None if one_epoch else voter.end
-        self.pool = torch.from_numpy(choose_pool(is_clean, rng))
+        self.pool = torch.from_numpy(pool)
         self._found: list[tuple[Tensor, Tensor]] | None = None
         self._search_in, self._gap = 0, FIRST_GAP
 
@@ -142,9 +134,8 @@ class NeighborVotes:
         if self.voter.within == "dataset":
             return None
         where = self._directions(inputs, representation)
-        found = nearest(
-            where, where, self.voter.n_neighbors, torch.arange(len(where), device=where.device)
-        )
+        own = torch.arange(len(where), device=where.device)
+        found = nearest(where, where, self.voter.n_neighbors, own)
         ballots = batch.weights / batch.weights.sum(dim=1, keepdim=True)
         return self._collect(*found, batch.mask, ballots, batch.mask)
 

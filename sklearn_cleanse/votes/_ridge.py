@@ -6,13 +6,11 @@ of r components in place of K it is ``b + (ŷ_i - h_i (y_i - b)) / (1 - h_i)``, 
 leverage of all rows. Nothing is ever fitted twice.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._kernels import STATISTICS_ROWS, MeanKernel
+from ._kernels import STATISTICS_ROWS, MeanKernel, blocks
 
 __all__ = ["ComponentRidge", "ExactRidge", "make_ridge"]
 
@@ -184,13 +182,13 @@ class ComponentRidge:
         self._phi = K.new_empty(len(X), self.n_basis, dtype=self.dtype)
         gram = torch.zeros_like(K)
         gram.diagonal().fill_(alpha)
-        for rows in self._blocks():
+        for rows in blocks(len(X), _BLOCK):
             block = kernel(kernel.views(X[rows]), basis) @ self._root
             self._phi[rows] = block.to(self.dtype)
             gram += block.T @ block
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         self._leverage, noise = K.new_empty(len(X), 1), 0.0
-        for rows in self._blocks():
+        for rows in blocks(len(X), _BLOCK):
             block = self._phi[rows].to(K.dtype)
             solved = block @ self._inverse
             h = (block * solved).sum(dim=1, keepdim=True)
@@ -199,9 +197,6 @@ class ComponentRidge:
             squared = 1 - h - alpha * solved.square().sum(dim=1, keepdim=True)
             noise += float((squared / (1 - h).square()).sum())
         self.noise_error = noise / len(X)
-
-    def _blocks(self) -> list[slice]:
-        return [slice(start, start + _BLOCK) for start in range(0, len(self._phi), _BLOCK)]
 
     def coefficients(self, targets: Tensor) -> Tensor:
         """Fit all rows; predictions are the mean target plus kernel times coefficients.
@@ -219,7 +214,7 @@ class ComponentRidge:
     def _solve(self, centered: Tensor) -> Tensor:
         """Return the coefficients of the features."""
         total = self._inverse.new_zeros(self.n_basis, centered.shape[1])
-        for rows in self._blocks():
+        for rows in blocks(len(centered), _BLOCK):
             total += (self._phi[rows].T @ centered[rows].to(self.dtype)).to(total.dtype)
         return self._inverse @ total
 
@@ -253,6 +248,9 @@ class ComponentRidge:
         return mean + (self._phi @ solved).to(targets.dtype)
 
 
+Ridge = ExactRidge | ComponentRidge
+
+
 def _invert(K: Tensor) -> Tensor:
     """Invert a positive definite matrix, of which the lower triangle is given, in place."""
     columns = K.mT  # LAPACK reads by columns
@@ -278,7 +276,7 @@ def make_ridge(
     n_components: int | str | None = "auto",
     alpha: float = ALPHA,
     device: torch.device | str = "cpu",
-) -> ExactRidge | ComponentRidge:
+) -> Ridge:
     """Choose between all rows and components.
 
     Parameters

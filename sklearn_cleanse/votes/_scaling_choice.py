@@ -1,7 +1,5 @@
 """The choice of a scaling without true labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
