@@ -5,8 +5,6 @@ true label is needed. Where sets depend on the features, candidates alone cannot
 from those that resemble it: probabilities are then drawn towards even ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

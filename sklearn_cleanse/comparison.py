@@ -5,8 +5,6 @@ are those of J. Demšar, Statistical comparisons of classifiers over multiple da
 (2006). They need many data sets: `separation_note` returns a warning if there are too few.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

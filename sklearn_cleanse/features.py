@@ -1,7 +1,5 @@
 """Features: one check of X for all estimators."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
@@ -10,8 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
-
-__all__ = ["check_features"]
 
 #: Sparse features become dense up to this many GiB.
 DENSE_LIMIT = 2.0
@@ -59,14 +55,8 @@ def check_features(
         X = np.ma.filled(np.ma.array(X, dtype=np.float64), np.nan)
     if sp.issparse(X):
         X = _dense(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype="numeric",
-        allow_nd=allow_images,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-    )
+    finite = "allow-nan" if allow_nan else True
+    X = validate_data(estimator, X, reset=reset, allow_nd=allow_images, ensure_all_finite=finite)
     if X.dtype not in (np.float64, np.float32, np.uint8, np.int8, np.int16, np.bool_):
         X = X.astype(np.float64)
     if reset:
@@ -118,15 +108,11 @@ def _kinds_of_columns(X: Any) -> tuple[list[Any], list[Any]]:
         cells = np.asarray(values).ravel()
         kind = getattr(getattr(values, "dtype", None), "name", cells.dtype.kind)
         cells = cells if cells.dtype.kind in "OUSmM" else cells[:0]
-        if any(map(_is_date, cells)):
+        if any(hasattr(cell, "strftime") or isinstance(cell, _DATES) for cell in cells):
             dates.append(name)
         elif kind == "category" or any(_is_text(cell, len(names) > 0) for cell in cells):
             texts.append(name)
     return dates, texts
-
-
-def _is_date(value: Any) -> bool:
-    return hasattr(value, "strftime") or isinstance(value, _DATES)
 
 
 def _is_text(value: Any, in_frame: bool) -> bool:

@@ -11,8 +11,6 @@ visit (if any), and its parameters. CleanSE's weight matrix K (Eq. 4) reaches ev
 K (see `sklearn_cleanse.reweighting`).
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import math

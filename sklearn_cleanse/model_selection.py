@@ -1,7 +1,5 @@
 """Cross-validation folds for candidate sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any

@@ -4,8 +4,6 @@ A kernel estimator, or a network that a kernel voter takes part in, contains tra
 does its file.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

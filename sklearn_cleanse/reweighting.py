@@ -1,7 +1,5 @@
 """Weights from votes, Eq. (2) to (4), and T over the epochs: two pure functions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 __all__ = ["temperature_at", "weigh"]

@@ -1,7 +1,5 @@
 """Cells of the tables: result lines as a frame, means ± standard deviations as texts."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 

@@ -13,8 +13,6 @@ Names and splits:
   used: 8,000 of that permutation train, the others test.
 """
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import os

@@ -1,7 +1,5 @@
 """One run: fit an estimator on candidates, then measure it with what `fit` never saw."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Result lines: one finished run each, appended as JSON, safe against kills and torn lines."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

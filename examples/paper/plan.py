@@ -1,7 +1,5 @@
 """What is run: the methods, and the groups of experiments as lists of tasks, before any of them."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect

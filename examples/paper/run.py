@@ -10,8 +10,6 @@ Stop it at any time and give the same command again: finished lines are kept, an
 missing is run. ``tables.py`` turns the lines into tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import os

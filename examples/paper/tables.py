@@ -7,8 +7,6 @@
 ``<!-- table: headline -->`` … ``<!-- /table -->`` in a Markdown file holds a table.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

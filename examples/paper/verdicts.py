@@ -5,8 +5,6 @@ A rule gives one boolean per case, and none for cases that were not run. All tru
 is above twice its standard error over paired trials (above half a point if there is one trial).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise, product
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Labels and the columns that stand for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -41,9 +39,8 @@ def mark_labels(labels: Any, counts: Any, classes: Any) -> tuple[np.ndarray, np.
         classes, columns = order_labels(labels, counts)
     else:
         columns = find_columns(labels, classes)
-        unknown = np.flatnonzero(columns < 0)
-        if len(unknown):
-            label, row = plain(labels[unknown[0]]), find_row(unknown[0], counts)
+        for i in np.flatnonzero(columns < 0)[:1]:
+            label, row = plain(labels[i]), find_row(i, counts)
             raise ValueError(
                 f"Labels must be classes of fit, {shorten(classes)}, got {label!r} in row {row}."
             )

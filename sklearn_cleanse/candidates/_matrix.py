@@ -1,7 +1,5 @@
 """Candidate matrices, dense and sparse: 0 and 1, or prior weights between them."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any
 
@@ -12,15 +10,11 @@ from ._labels import is_missing, plain
 from ._memory import check_cells
 
 
-def read_sparse(y: Any) -> np.ndarray:
-    """Return the values of a sparse candidate matrix as a dense array, or raise."""
-    matrix = check_sparse(y, "candidates")
-    check_cells(*matrix.shape)
-    return read_dense(matrix.toarray())
+def read_sparse(matrix: Any) -> np.ndarray:
+    """Return the values of a sparse candidate matrix as a dense array, or raise.
 
-
-def check_sparse(matrix: Any, name: str) -> sp.csr_array:
-    """Return a copy in CSR format, or raise: scipy's compiled code may crash on bad indices."""
+    It is checked first, as scipy's compiled code may crash on bad indices.
+    """
     try:
         if matrix.ndim != 2:
             raise ValueError(f"shape {matrix.shape} instead of two dimensions")
@@ -38,11 +32,11 @@ def check_sparse(matrix: Any, name: str) -> sp.csr_array:
         matrix = sp.csr_array(matrix)
     except ValueError as error:
         raise ValueError(
-            f"Sparse {name} must be well-formed, got: {error}. Indices count from zero: subtract 1 "
-            "if your classes are numbered from one, or pass the right shape."
+            f"Sparse candidates must be well-formed, got: {error}. Indices count from zero: "
+            "subtract 1 if your classes are numbered from one, or pass the right shape."
         ) from error
-    matrix.sum_duplicates()
-    return matrix
+    check_cells(*matrix.shape)
+    return read_dense(matrix.toarray())
 
 
 def read_dense(y: np.ndarray) -> np.ndarray:

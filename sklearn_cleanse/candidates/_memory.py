@@ -1,7 +1,5 @@
 """The one memory limit of the package."""
 
-from __future__ import annotations
-
 #: What one step of a fit may take, in bytes. Half of a usual laptop's memory.
 MEMORY_LIMIT = 8 * 2**30
 

@@ -1,7 +1,5 @@
 """Candidates in every form that users write them in, read into one record."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain

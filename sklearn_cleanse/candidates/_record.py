@@ -1,9 +1,8 @@
-"""The record that candidates are read into."""
+"""The record that candidates are read into, and a check of its row labels."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,10 +46,10 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.mask)
 
-    def __getitem__(self, rows: Any) -> Candidates:
+    def __getitem__(self, rows: Any) -> Self:
         """Return the record of some rows, given by a slice, a mask or an array of positions."""
         index = None if self.index is None else self.index[rows]
-        return Candidates(self.classes, self.mask[rows], self.prior[rows], self.has_prior, index)
+        return replace(self, mask=self.mask[rows], prior=self.prior[rows], index=index)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -83,3 +82,49 @@ class Candidates:
         columns = pd.Index(self.classes, tupleize_cols=False)
         values = self.prior if self.has_prior else self.mask
         return pd.DataFrame(values, index=self.index, columns=columns)
+
+
+def check_index(X: Any, y: Any, name: str = "y") -> None:
+    """Raise if the row labels of two pandas objects differ, as rows are matched by position.
+
+    Parameters
+    ----------
+    X : array-like
+        Features.
+    y : array-like or Candidates
+        Candidates, labels or sample weights.
+    name : str, default="y"
+        What to call ``y`` in the message.
+
+    Raises
+    ------
+    ValueError
+        If both have an index and these differ. The message names the first row and the remedy.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_cleanse.candidates import check_index
+    >>> X = pd.DataFrame({"size": [1.0, 2.0]}, index=["a", "b"])
+    >>> S = pd.DataFrame({"cat": [1, 0], "dog": [1, 1]}, index=["b", "a"])
+    >>> check_index(X, S)
+    Traceback (most recent call last):
+    ValueError: ... y = y.loc[X.index]...
+    >>> check_index(X, S.loc[X.index])
+    """
+    if not all(isinstance(table, Candidates) or hasattr(table, "iloc") for table in (X, y)):
+        return
+    ours, theirs = X.index, y.index
+    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+        return
+    # The first that differs, by pandas' own comparison: to it, a missing value equals another.
+    row = bisect_left(
+        range(len(ours)), True, key=lambda i: not ours[: i + 1].equals(theirs[: i + 1])
+    )
+    remedy = f"Align the rows by {name} = {name}.loc[X.index]."
+    if not (ours.is_unique and set(map(repr, ours)) == set(map(repr, theirs))):
+        remedy += f" If they are in the same order already, pass {name}.set_axis(X.index)."
+    raise ValueError(
+        f"`{name}` must have the row labels of X in the same order, got {theirs.tolist()[row]!r} "
+        f"in row {row}, where X has {ours.tolist()[row]!r}. {remedy}"
+    )

@@ -1,7 +1,5 @@
 """What candidate sets allow: restricted probabilities and class proportions."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The functions of logits and count bounds, with their own gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -121,8 +119,7 @@ def _check_bounds(logits: Tensor, lower: Any, upper: Any, max_count: int | None)
 
 def _check_bound(name: str, bound: Any, least: int, n: int, m: int) -> Tensor:
     """Bound as an int64 tensor (m,) where it was given."""
-    if not isinstance(bound, Tensor):
-        bound = torch.as_tensor(bound)
+    bound = torch.as_tensor(bound)
     if bound.dtype not in _INTEGERS:
         raise TypeError(f"`{name}` must hold integers, got {bound.dtype}.")
     if bound.shape not in ((m,), ()):

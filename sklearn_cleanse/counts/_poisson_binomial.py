@@ -13,8 +13,6 @@ On the CPU results can be read at no cost, so the tree first runs without a tilt
 whose probability is too small to be accurate are tilted. On other devices nothing is read.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

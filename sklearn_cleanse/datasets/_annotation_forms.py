@@ -1,12 +1,10 @@
 """The forms in which people have annotations, read into one record."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,34 +24,23 @@ _MAX_SCORE = 1e100  # sums of larger ones may overflow
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """One entry per label given: to which item, by which annotator, in which column, its weight.
+    """An entry per label given: its item, its annotator if known, the label and a score.
 
-    The weight is the score, or 1/k for each of the k labels of one answer.
+    Items and annotators are positions in ``index`` and ``names``. `read_answers` turns labels into
+    positions in ``classes``, and scores an unscored label by 1/k, k the labels of one answer.
     """
 
-    classes: list[Any]
     index: Any  # of items
-    names: Any  # of annotators; None if they are unknown
-    is_scored: bool
-    items: np.ndarray
-    annotators: Any  # None if they are unknown
-    columns: np.ndarray
-    weights: np.ndarray
+    entries: pd.DataFrame
+    names: Any = None  # of annotators; None if they are unknown
+    is_scored: bool = False
+    classes: Sequence[Any] = ()
 
     @cached_property
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the (item, label) cells that have entries, as flat positions, and each entry's."""
-        flat = self.items * len(self.classes) + self.columns
+        flat = self.entries["item"] * len(self.classes) + self.entries["label"]
         return np.unique(flat, return_inverse=True)
-
-
-class _Form(NamedTuple):
-    """What a form holds, before labels are encoded."""
-
-    index: Any  # of items
-    entries: pd.DataFrame  # item, label (or a list of them) and, if known, annotator or score
-    names: Any = None  # of annotators
-    is_scored: bool = False
 
 
 def read_answers(
@@ -89,7 +76,7 @@ def read_answers(
     entries = form.entries.astype({"label": object}).explode("label", ignore_index=True)
     answered = [_is_answer(label, missing) for label in entries["label"]]
     entries = entries[np.array(answered, dtype=bool)]
-    labels, items = entries["label"].tolist(), entries["item"].to_numpy(np.int64)
+    labels = entries["label"].tolist()
     if not labels and classes is None:
         raise ValueError("`annotations` must hold labels, got only missing values. Pass `classes`.")
     if all(label.is_integer() for label in labels if isinstance(label, float)):
@@ -97,22 +84,18 @@ def read_answers(
         labels = [int(label) if isinstance(label, float) else label for label in labels]
     if is_table and not columns and classes is None and missing is None:
         _check_shared(labels, entries["annotator"].to_numpy(), form.names)
-    place = lambda i: f"for item {form.index.tolist()[items[i]]!r}"  # noqa: E731
+    place = lambda i: f"for item {form.index.tolist()[entries['item'].iloc[i]]!r}"  # noqa: E731
     classes, codes = encode_labels(labels, classes, "annotations", place)
     entries = entries.assign(label=codes)
     if form.names is not None:
         entries = entries.drop_duplicates()
         sizes = entries.groupby(["item", "annotator"])["label"].transform("size")
         entries = entries.assign(score=1 / sizes)
-    entries = entries[entries["score"] > 0]
-    items, codes = entries["item"].to_numpy(np.int64), entries["label"].to_numpy()
-    annotators = None if form.names is None else entries["annotator"].to_numpy()
-    weights = entries["score"].to_numpy(np.float64)
+    entries = entries[entries["score"] > 0].astype({"item": np.int64, "score": np.float64})
     if index is not None:
-        index = pd.Index(index)
-        items = _find_items(form.index, index)[items]
-    index = form.index if index is None else index
-    return Answers(classes, index, form.names, form.is_scored, items, annotators, codes, weights)
+        entries["item"] = _find_items(form.index, pd.Index(index))[entries["item"]]
+        form = replace(form, index=pd.Index(index))
+    return replace(form, entries=entries, classes=classes)
 
 
 def _is_task(entry: Any) -> bool:
@@ -158,7 +141,7 @@ def _find_columns(frame: Any, named: Mapping[str, Any]) -> list[Any] | None:
     return found if len(found) == len(_LONG) else None
 
 
-def _read_long(frame: Any, item: Any, annotator: Any, label: Any) -> _Form:
+def _read_long(frame: Any, item: Any, annotator: Any, label: Any) -> Answers:
     parts = []
     for column in (item, annotator):
         codes, names = pd.factorize(frame[column])
@@ -168,25 +151,20 @@ def _read_long(frame: Any, item: Any, annotator: Any, label: Any) -> _Form:
     index, items, names, annotators = parts
     labels = frame[label].to_numpy(dtype=object)
     entries = pd.DataFrame({"item": items, "annotator": annotators, "label": labels})
-    return _Form(index, entries, names)
+    return Answers(index, entries, names)
 
 
-def _read_wide(frame: Any) -> _Form:
-    n_items, n_annotators = frame.shape
+def _read_wide(frame: Any) -> Answers:
     for name in map(str, frame.columns):
         if name.lower() in (*_LONG["item"], "index") or name.startswith("Unnamed: "):
             raise ValueError(
                 "Columns of a wide table must be annotators, but column "
                 f"{name!r} holds items by its name. Pass annotations.set_index({name!r})."
             )
-    entries = pd.DataFrame(
-        {
-            "item": np.repeat(np.arange(n_items), n_annotators),
-            "annotator": np.tile(np.arange(n_annotators), n_items),
-            "label": frame.to_numpy(dtype=object).ravel(),
-        }
-    )
-    return _Form(frame.index, entries, frame.columns)
+    items, annotators = np.indices(frame.shape).reshape(2, -1)
+    labels = frame.to_numpy(dtype=object).ravel()
+    entries = pd.DataFrame({"item": items, "annotator": annotators, "label": labels})
+    return Answers(frame.index, entries, frame.columns)
 
 
 def _check_shared(labels: list[Any], annotators: np.ndarray, names: Any) -> None:
@@ -201,7 +179,7 @@ def _check_shared(labels: list[Any], annotators: np.ndarray, names: Any) -> None
         )
 
 
-def _read_lists(annotations: Any) -> _Form:
+def _read_lists(annotations: Any) -> Answers:
     """Read per item a list of labels, or of labels with scores."""
     entries, scored, pooled = list(annotations), [], []
     for row, entry in enumerate(entries):
@@ -225,7 +203,7 @@ def _read_lists(annotations: Any) -> _Form:
         raise ValueError(f"`annotations` must have scores for all items or none, got {rows}.")
     table = pd.DataFrame(scored or pooled, columns=["item", "label", "score"], dtype=object)
     index = annotations.index if isinstance(annotations, pd.Series) else pd.RangeIndex(len(entries))
-    return _Form(index, table, is_scored=bool(scored))
+    return Answers(index, table, is_scored=bool(scored))
 
 
 def _score_pairs(entry: Any) -> list[Any] | None:
@@ -239,7 +217,7 @@ def _score_pairs(entry: Any) -> list[Any] | None:
     return parts if pairs and all(isinstance(part[1], Real) for part in parts) else None
 
 
-def _read_export(tasks: Any, from_name: str | None, predictions: bool) -> _Form:
+def _read_export(tasks: Any, from_name: str | None, predictions: bool) -> Answers:
     """Read the choices of a Label Studio export."""
     found: dict[str, list[tuple[int, Any, Any]]] = {}
     ids = []
@@ -266,7 +244,7 @@ def _read_export(tasks: Any, from_name: str | None, predictions: bool) -> _Form:
     columns = ["item", "annotator", "label"]
     table = pd.DataFrame(found[from_name or next(iter(found))], columns=columns)
     codes, names = pd.factorize(table["annotator"])
-    return _Form(pd.Index(ids), table.assign(annotator=codes), pd.Index(names, name="annotator"))
+    return Answers(pd.Index(ids), table.assign(annotator=codes), pd.Index(names, name="annotator"))
 
 
 def _find_items(known: Any, index: Any) -> np.ndarray:

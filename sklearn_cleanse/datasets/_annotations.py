@@ -1,7 +1,5 @@
 """Several annotators' labels, turned into candidates."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ._annotation_forms import Answers, read_answers
-from ._bunch import check_output, output_candidates
+from ._labels import check_output
 
 # "count" is the default: rows disambiguated right by the kernel estimator on three simulated tables
 # of 700 digits (three annotators; forty of them, three per item; four with the same mistakes), mean
@@ -146,30 +144,29 @@ def candidates_from_annotations(
     if answers.is_scored and (weights != "auto" or min_annotators != 1):
         found = f"weights={weights!r} and min_annotators={min_annotators}"
         raise ValueError(f"Scored annotations must come without `weights`, got {found}.")
-    if weights == "accuracy" and _count_annotators(answers) < 3:
+    are_few = answers.names is None or answers.entries["annotator"].nunique() < 3
+    if weights == "accuracy" and are_few:
         remedy = 'With fewer, nothing shows who is right. Pass weights="count".'
         raise ValueError(f'weights="accuracy" needs three annotators, got fewer. {remedy}')
     n_items, n_classes = shape = len(answers.index), len(answers.classes)
     check_output(n_items, n_classes, sparse_output=False, as_frame=True)
-    is_empty = np.bincount(answers.items, minlength=n_items) == 0
+    is_empty = np.bincount(answers.entries["item"], minlength=n_items) == 0
     if unlabeled == "raise" and is_empty.any():
-        found = (
-            f"none for item {answers.index[is_empty].tolist()[0]!r} ({is_empty.sum()} such items)"
-        )
+        item = answers.index[is_empty].tolist()[0]
+        found = f"none for item {item!r} ({is_empty.sum()} such items)"
         raise ValueError(f'Every item must have a label, got {found}. Or pass unlabeled="all".')
     cells, of_cell = answers.cells
     rows, counts = cells // n_classes, np.bincount(of_cell)
-    most = np.zeros(n_items, dtype=np.int64)
-    np.maximum.at(most, rows, counts)
-    values = np.bincount(of_cell, answers.weights)
+    most = pd.Series(counts).groupby(rows).transform("max")
+    values = np.bincount(of_cell, answers.entries["score"])
     if weights == "accuracy":
         values = _posterior(answers, _accuracies(answers))
-    values[counts < np.minimum(most, int(min_annotators))[rows]] = 0
+    values[counts < np.minimum(most, int(min_annotators))] = 0
     S: Any = np.zeros(shape)
     S.flat[cells] = values
     S[is_empty] = 1
     S = S > 0 if weights is None else S / S.sum(axis=1, keepdims=True)
-    return output_candidates(S, answers.classes, as_frame=True, index=answers.index)
+    return pd.DataFrame(S, answers.index, pd.Index(answers.classes, tupleize_cols=False))
 
 
 def annotator_quality(
@@ -246,40 +243,36 @@ def annotator_quality(
         raise ValueError(
             "`annotations` must name annotators, got a list. Pass a wide or long table."
         )
-    total, same = (sums - answers.weights for sums in _entry_sums(answers))
+    (of_item, of_label), score = _entry_sums(answers), answers.entries["score"]
     given, agreeing, possible = (
-        np.bincount(answers.annotators, answers.weights * values, len(answers.names))
-        for values in (np.ones(len(total)), same, total + answers.weights - 1)
+        np.bincount(answers.entries["annotator"], score * values, len(answers.names))
+        for values in (1, of_label - score, of_item - 1)
     )
     unknown = np.full(len(given), np.nan)
     columns = {
         "answers": given.round().astype(int),
         "agreement": np.divide(agreeing, possible, out=unknown.copy(), where=possible > 1e-9),
-        "accuracy": _accuracies(answers) if _count_annotators(answers) > 2 else unknown,
+        "accuracy": _accuracies(answers) if (given > 0).sum() > 2 else unknown,
     }
     return pd.DataFrame(columns, index=answers.names)
 
 
-def _count_annotators(answers: Answers) -> int:
-    return 0 if answers.names is None else len(np.unique(answers.annotators))
-
-
-def _entry_sums(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each entry the weights given to its item, and to its label of its item."""
-    _, of_cell = answers.cells
-    of_item = np.bincount(answers.items, answers.weights)[answers.items]
-    return of_item, np.bincount(of_cell, answers.weights)[of_cell]
+def _entry_sums(answers: Answers) -> tuple[pd.Series, pd.Series]:
+    """Return for each entry the scores given to its item, and to its label of its item."""
+    of_item, of_label = (answers.entries.groupby(by)["score"] for by in ("item", ["item", "label"]))
+    return of_item.transform("sum"), of_label.transform("sum")
 
 
 def _accuracies(answers: Answers) -> np.ndarray:
     """Estimate how often each annotator is right; see `annotator_quality`."""
     n_annotators, (_, of_cell) = len(answers.names), answers.cells
-    given = np.bincount(answers.annotators, answers.weights, n_annotators)
+    annotators, score = answers.entries["annotator"], answers.entries["score"]
+    given = np.bincount(annotators, score, n_annotators)
     of_item, of_label = _entry_sums(answers)
     right = of_label / of_item  # at first by majority
     accuracies = np.full(n_annotators, np.inf)
     for _ in range(_ROUNDS):
-        hits = np.bincount(answers.annotators, answers.weights * right, n_annotators)
+        hits = np.bincount(annotators, score * right, n_annotators)
         previous, accuracies = accuracies, (hits + 1) / (given + 2)
         if np.abs(accuracies - previous).max() <= _TOLERANCE:
             break
@@ -293,14 +286,12 @@ def _posterior(answers: Answers, accuracies: np.ndarray) -> np.ndarray:
     Each annotator who gave a label multiplies its odds by ``q (m - 1) / (1 - q)``, compared with
     the labels that were not given, which stay possible.
     """
-    n_items, n_classes = len(answers.index), len(answers.classes)
-    cells, of_cell = answers.cells
+    n_classes, (cells, of_cell) = len(answers.classes), answers.cells
     rows = cells // n_classes
     odds = np.log(accuracies * (n_classes - 1) / (1 - accuracies))
-    evidence = np.bincount(of_cell, answers.weights * odds[answers.annotators])
-    top = np.zeros(n_items)
+    evidence = np.bincount(of_cell, answers.entries["score"] * odds[answers.entries["annotator"]])
+    top = np.zeros(len(answers.index))
     np.maximum.at(top, rows, evidence)
-    proba = np.exp(evidence - top[rows])
-    others = (n_classes - np.bincount(rows, minlength=n_items)) * np.exp(-top)
-    total = np.bincount(rows, proba, minlength=n_items) + others
+    proba, n_given = np.exp(evidence - top[rows]), np.bincount(rows, minlength=len(top))
+    total = np.bincount(rows, proba, len(top)) + (n_classes - n_given) * np.exp(-top)
     return np.maximum(proba / total[rows], _LEAST_WEIGHT)

@@ -1,7 +1,5 @@
 """The records of `catalogue.toml`, and how a record is found by name."""
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Where files are looked for, how they are downloaded, and how they are verified."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,20 +1,17 @@
 """Candidates made from true labels, under the models of the literature."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..candidates._labels import is_missing
-from ._bunch import check_output, output_candidates
-from ._by_group import BY_GROUP, share_sets
-from ._by_row import BY_ROW, Request, cut_blocks
-from ._labels import encode_labels
+from ._labels import check_output, encode_labels
+from ._sources import BY_GROUP, BY_ROW, Request, cut_blocks, share_sets
 
 
 def make_candidates(
@@ -152,11 +149,8 @@ def make_candidates(
            [1, 0, 1]])
     """
     labels, columns = _read_truth(y, classes, as_frame)
-    rates: dict[str, Any] = {"flip_proba": flip_proba, "noise_rate": noise_rate, "scenes": scenes}
-    rates |= {} if clean_rate is None else {"clean_rate": clean_rate}
-    for name, value in rates.items():
-        if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-            raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r}.")
+    check_rates(flip_proba=flip_proba, noise_rate=noise_rate, scenes=scenes)
+    check_rates(clean_rate=0.0 if clean_rate is None else clean_rate)
     if source not in BY_ROW and source not in BY_GROUP:
         known = ", ".join(map(repr, [*BY_ROW, *BY_GROUP]))
         raise ValueError(f"`source` must be one of {known}, got {source!r}.")
@@ -182,8 +176,15 @@ def make_candidates(
         S[np.arange(len(rows)), columns[rows]] = True
         _add_noise(S, columns[rows], is_noisy[rows], rng)
         blocks.append(sp.csr_array(S) if sparse_output else S)
-    candidates = sp.vstack(blocks, format="csr") if sparse_output else np.vstack(blocks)
-    return output_candidates(candidates, labels, sparse_output=sparse_output, as_frame=as_frame)
+    S = sp.vstack(blocks, format="csr") if sparse_output else np.vstack(blocks)
+    return pd.DataFrame(S, columns=pd.Index(labels, tupleize_cols=False)) if as_frame else S
+
+
+def check_rates(**rates: Any) -> None:
+    """Raise ValueError if a parameter is not a proportion or probability."""
+    for name, value in rates.items():
+        if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+            raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r}.")
 
 
 def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.ndarray]:

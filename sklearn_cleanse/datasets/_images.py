@@ -1,7 +1,5 @@
 """Image benchmarks without candidates: idx files, or OpenML."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import os
@@ -95,7 +93,11 @@ def fetch_images(
         raise ValueError(f'`subset` must be "all", "train" or "test", got {subset!r}.')
     home = data_folder(data_home)
     wanted = ["train", "test"] if subset == "all" else [subset]
-    found = [_read_idx_pair(_folders(key, record, home), record, part) for part in wanted]
+    # Only folders of the set's name are searched, as all sets share file names.
+    inside = sorted(home.iterdir()) if home.is_dir() else []
+    own = [folder for folder in (home, *inside) if plain(folder.name) in names_of(key, record)]
+    folders = [place for folder in own for place in (folder, folder / "raw")]
+    found = [_read_idx_pair(folders, record, part) for part in wanted]
     parts = [part for part in found if part is not None]
     if len(parts) < len(wanted):
         remedy = (
@@ -116,14 +118,6 @@ def fetch_images(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def _folders(key: str, record: Record, home: Path) -> list[Path]:
-    """Return the folders to search: only those of the set's name, as all sets share file names."""
-    names = names_of(key, record)
-    inside = sorted(home.iterdir()) if home.is_dir() else []
-    folders = [folder for folder in (home, *inside) if plain(folder.name) in names]
-    return [place for folder in folders for place in (folder, folder / "raw")]
-
-
 def _read_idx_pair(folders: list[Path], record: Record, part: str) -> _Part | None:
     """Return one part's images and labels; None if a file is missing."""
     names = [plain(f"{_IDX_PARTS[part]}-{what}-ubyte") for what in ("images-idx3", "labels-idx1")]
@@ -139,10 +133,8 @@ def _check_part(images: np.ndarray, labels: np.ndarray, record: Record, where: s
         raise ValueError(f"Images of {where} must have shape {shape}, got {images.shape}.")
     if labels.shape != shape[:1]:
         raise ValueError(f"{where} must have an image per label, got {len(images)}, {len(labels)}.")
-    wrong = np.flatnonzero((labels < 0) | (labels >= len(record["target_names"])))
-    if len(wrong):
-        found = f"{labels[wrong[0]]} in row {wrong[0]}"
-        raise ValueError(f"Labels of {where} must be 0 to 9, got {found}.")
+    for row in np.flatnonzero((labels < 0) | (labels >= len(record["target_names"])))[:1]:
+        raise ValueError(f"Labels of {where} must be 0 to 9, got {labels[row]} in row {row}.")
     return images, labels.astype(np.int64)
 
 

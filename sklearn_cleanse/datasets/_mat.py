@@ -4,41 +4,30 @@ The field stores the same three things under many names. Each layout is a record
 function reads them all.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from sklearn.utils import Bunch
 
-from ._bunch import check_output, make_bunch
+from ._labels import check_output
 from ._mat5 import read_level5
 from ._mat73 import read_level73
 from ._variables import Budget
 
-
-class _Layout(NamedTuple):
-    name: str
-    data: str
-    candidates: str
-    truth: str
-    test_data: str = ""
-    test_truth: str = ""
-
-
-_LAYOUTS = (
-    _Layout("PALM", "data", "partial_target", "target"),
-    _Layout("five-fold", "features", "p_labels", "logitlabels"),
-    _Layout("online", "X", "Y_P", "Y"),
-    _Layout(
-        "pre-split", "train_data", "train_p_target", "train_target", "test_data", "test_target"
-    ),
-)
+#: Names of the variables by layout: data, candidates and truth; data and truth of a test part.
+_LAYOUTS = {
+    "PALM": ("data", "partial_target", "target"),
+    "five-fold": ("features", "p_labels", "logitlabels"),
+    "online": ("X", "Y_P", "Y"),
+    "pre-split": ("train_data", "train_p_target", "train_target", "test_data", "test_target"),
+}
 _FOLDS = (("tr", "te"), ("tr_idx", "te_idx"))  # beside any layout; the latter is the mask form
 
 _IMPOSTORS = {
@@ -155,21 +144,30 @@ def read_mat(
     budget = Budget(int(max_bytes))
     try:
         layout, variables = _find_layout(_read_variables(path, budget))
-        X, S, target, cv = _interpret(variables, layout, class_axis, allow_noise, budget)
-        shape = f"{X.shape[0]} samples, {X.shape[1]} features, {S.shape[1]} classes"
-        more = {
-            "cv": cv,
-            "layout": layout.name,
-            "filename": os.fspath(path),
-            "DESCR": f"{path.name}: {shape}, read from a MATLAB file of {layout.name} layout.",
-        }
-        budget.spend(64 * (X.shape[1] + S.shape[1]), "the list of feature and class names")
-        if as_frame and sp.issparse(X):
-            budget.spend(8 * math.prod(X.shape), "the dense frame of features")
-        bunch = make_bunch(X, S, target, sparse_output, as_frame, more)
+        X, S, y, cv = _interpret(variables, layout, class_axis, allow_noise, budget)
+        (n_samples, n_classes), n_features = S.shape, X.shape[1]
+        budget.spend(64 * (n_features + n_classes), "the list of feature and class names")
+        features = [f"x{j}" for j in range(n_features)]
+        labels = [f"class_{j}" for j in range(n_classes)]
+        frame = None
+        if as_frame:
+            if sp.issparse(X):
+                budget.spend(8 * math.prod(X.shape), "the dense frame of features")
+                X = X.toarray()
+            X, S = pd.DataFrame(X, columns=features), pd.DataFrame(S)
+            y = None if y is None else pd.Series(y, name="target")
+            frame = pd.concat([X, S.set_axis(labels, axis=1), y], axis=1)
+        elif sparse_output:
+            S = sp.csr_array(S)
     except (ValueError, MemoryError) as error:
         raise ValueError(f"Cannot read {os.fspath(path)!r}: {error}.") from error
-    return (bunch.data, bunch.candidates, bunch.target) if return_X_S_y else bunch
+    if return_X_S_y:
+        return X, S, y
+    shape = f"{n_samples} samples, {n_features} features, {n_classes} classes"
+    about = f"{path.name}: {shape}, read from a MATLAB file of {layout} layout."
+    names = {"feature_names": features, "target_names": np.array(labels), "layout": layout}
+    more = {"cv": cv, "filename": os.fspath(path), "DESCR": about}
+    return Bunch(data=X, candidates=S, target=y, frame=frame, **names, **more)
 
 
 def _read_variables(path: Path, budget: Budget) -> dict[str, Any]:
@@ -187,13 +185,13 @@ def _read_variables(path: Path, budget: Budget) -> dict[str, Any]:
         return read_level5(file.read(), budget)
 
 
-def _find_layout(variables: dict[str, Any]) -> tuple[_Layout, dict[str, Any]]:
+def _find_layout(variables: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for scope in (variables, *(v for v in variables.values() if isinstance(v, dict))):
-        for layout in _LAYOUTS:
-            if layout.data in scope and layout.candidates in scope:
+        for layout, (data, candidates, *_) in _LAYOUTS.items():
+            if data in scope and candidates in scope:
                 return layout, scope
     found = _list_shapes(variables) or "no variables"
-    known = "; ".join(f"{x.name}: {', '.join(filter(None, x[1:]))}" for x in _LAYOUTS)
+    known = "; ".join(f"{layout}: {', '.join(names)}" for layout, names in _LAYOUTS.items())
     raise ValueError(
         f"its layout is unknown. Found: {found}. Known: {known}; or these as the fields of a "
         "struct. Rename the variables, or pass the arrays to an estimator directly"
@@ -214,17 +212,17 @@ def _shape_of(value: Any) -> str:
 
 
 def _interpret(
-    scope: dict[str, Any], layout: _Layout, axis: int | None, allow_noise: bool, budget: Budget
+    scope: dict[str, Any], layout: str, axis: int | None, allow_noise: bool, budget: Budget
 ) -> tuple[Any, np.ndarray, np.ndarray | None, _Folds | None]:
     """Turn a layout's variables into features, candidates, true labels and folds."""
-    names = (layout.data, layout.candidates, layout.truth)
-    X, S, y, axis = _read_part(scope, names, axis, budget)
+    data, candidates, truth, *test = _LAYOUTS[layout]
+    X, S, y, axis = _read_part(scope, data, candidates, truth, axis, budget)
     cv = _stored_folds(scope, X.shape[0])
-    if layout.test_data and layout.test_data in scope:
-        names = (layout.test_data, layout.test_truth, layout.test_truth)
-        X_test, S_test, y_test, _ = _read_part(scope, names, axis, budget)
+    if test and test[0] in scope:
+        # The only candidate of a test row is its true label.
+        X_test, S_test, y_test, _ = _read_part(scope, test[0], test[1], test[1], axis, budget)
         if y is None or y_test is None:
-            raise ValueError(f"{layout.truth} is missing")
+            raise ValueError(f"{truth} is missing")
         if X_test.shape[1] != X.shape[1] or S_test.shape[1] != S.shape[1]:
             raise ValueError("the training and the test part differ in features or classes")
         n_train, parts = X.shape[0], [X, X_test]
@@ -246,10 +244,9 @@ def _interpret(
 
 
 def _read_part(
-    scope: dict[str, Any], names: tuple[str, str, str], axis: int | None, budget: Budget
+    scope: dict[str, Any], data: str, candidates: str, truth: str, axis: int | None, budget: Budget
 ) -> tuple[Any, np.ndarray, np.ndarray | None, int]:
     """Orient one part's matrices: rows are samples, columns features or classes."""
-    data, candidates, truth = names
     X, S = _matrix(scope, data), _matrix(scope, candidates)
     if X.shape[0] not in S.shape and X.shape[1] in S.shape:
         X = X.T  # stored as features × samples

@@ -8,8 +8,6 @@ outside the bytes that an element owns, and raises nothing but ValueError.
 # even if every sparse matrix is checked (1,570 without that check), and a file of a megabyte that
 # nests cells 10,000 deep overflows the stack.
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

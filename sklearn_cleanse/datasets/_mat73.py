@@ -4,8 +4,6 @@ Only what lies in the file itself is followed: links and storage that point to o
 The HDF5 library allocates what a file declares, so sizes are checked before each read.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

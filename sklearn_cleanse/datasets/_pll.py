@@ -1,7 +1,5 @@
 """The field's real data sets, by name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The characteristics of a data set, as papers tabulate them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,8 +1,5 @@
 """Toy problems and long-tailed versions of real ones."""
 
-from __future__ import annotations
-
-import sys
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,7 +7,7 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.utils import check_random_state
 
-from ._generate import make_candidates
+from ._generate import check_rates, make_candidates
 
 #: Most tags of a word.
 _MOST_TAGS = 6
@@ -147,8 +144,7 @@ def make_lexicon(
     """
     _check_least(1, n_samples=n_samples, n_types=n_types)
     _check_least(2, n_classes=n_classes, n_features=n_features)
-    if not _is_number(dominance, 0, 1):
-        raise ValueError(f"`dominance` must be a number from 0 to 1, got {dominance!r}.")
+    check_rates(dominance=dominance)
     rng = check_random_state(random_state)
     # The first ones of a random order that prefers frequent tags.
     order = np.argsort(rng.exponential(size=(n_types, n_classes)) / _tail(n_classes, imbalance))
@@ -222,12 +218,8 @@ def _check_least(least: int, **params: Any) -> None:
             raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
 
 
-def _is_number(value: Any, least: float, most: float) -> bool:
-    return isinstance(value, Real) and least <= float(value) <= most
-
-
-def _tail(n_classes: int, imbalance: float) -> np.ndarray:
-    if not _is_number(imbalance, 1, sys.float_info.max):
+def _tail(n_classes: int, imbalance: Any) -> np.ndarray:
+    if not isinstance(imbalance, Real) or not 1 <= float(imbalance) < np.inf:
         raise ValueError(f"`imbalance` must be a number of at least 1, got {imbalance!r}.")
     proportions = float(imbalance) ** -np.linspace(0, 1, n_classes)
     return proportions / proportions.sum()

@@ -1,7 +1,5 @@
 """What the variables of a MATLAB file become, and how much memory they may take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels, prediction sets and rows to label next, by any fitted estimator, pipeline or search."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,8 +10,6 @@ from sklearn.utils.validation import _num_samples
 
 from ..candidates import Candidates, check_candidates, check_index
 from ..metrics._predictions import candidate_proba, final_step
-
-__all__ = ["disambiguate", "predict_set", "rank_for_labeling"]
 
 #: Arguments of `validate_params`: what these functions call checks its own parameters as well.
 CHECK = {"prefer_skip_nested_validation": False}
@@ -169,5 +165,4 @@ def rank_for_labeling(estimator: Any, X: Any, S: Any, *, n: int = 50) -> pd.Data
 
 def row_labels(X: Any, S: Any = None) -> pd.Index:
     """Return the index of X or S, whichever has one, otherwise positions."""
-    index = next((table.index for table in (X, S) if hasattr(table, "iloc")), None)
-    return pd.RangeIndex(_num_samples(X)) if index is None else index
+    return next((t.index for t in (X, S) if hasattr(t, "iloc")), pd.RangeIndex(_num_samples(X)))

@@ -1,7 +1,5 @@
 """Why a candidate was chosen: the training rows that are most similar, and their labels."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -19,8 +17,6 @@ from ..kernel import CleanSEKernelClassifier
 from ..metrics._predictions import final_step
 from ._decide import CHECK, row_labels
 from ._explanation import NO_CANDIDATE, Explanation, percent
-
-__all__ = ["explain"]
 
 #: Rows explained at a time: each is compared with all rows that predictions are made from.
 _BLOCK = 500

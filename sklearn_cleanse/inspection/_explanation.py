@@ -1,14 +1,10 @@
 """What `explain` returns: why a candidate was chosen, as text, HTML and tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import pandas as pd
-
-__all__ = ["Explanation"]
 
 #: A cell of a table: text, or text and the length of a bar beside it, from 0 to 1.
 Cell = str | tuple[str, float]
@@ -130,14 +126,10 @@ class Explanation:
         n, shown = len(self.similar), self.candidates.head(_MOST_CANDIDATES)
         rest = self.candidates["probability"].iloc[_MOST_CANDIDATES:]
         if self.verdict == NO_CANDIDATE:
-            parts = [(str(row.candidate), row) for row in shown.itertuples()]
-            parts += [
-                (f"not a candidate: {row.label}", row) for row in self.outside[:1].itertuples()
-            ]
-            return [
-                [name, percent(row.probability), f"{row.n_similar} of {n} similar rows"]
-                for name, row in parts
-            ]
+            names = [*shown["candidate"], f"not a candidate: {self.outside['label'][0]}"]
+            both = pd.concat([shown, self.outside[:1]])
+            found = zip(names, both["probability"], both["n_similar"], strict=True)
+            return [[str(name), percent(p), f"{k} of {n} similar rows"] for name, p, k in found]
         head: list[Cell] = ["candidate", "probability", f"{n} most similar rows"]
         rows: list[list[Cell]] = [
             [
@@ -177,10 +169,7 @@ def _align(rows: list[list[Cell]]) -> list[str]:
         for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "   ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True))
-        for line in lines
-    ]
+    return ["   ".join(map(str.ljust, line, widths)) for line in lines]
 
 
 def _html(rows: list[list[Cell]], has_head: bool = True) -> str:
@@ -192,9 +181,8 @@ def _html(rows: list[list[Cell]], has_head: bool = True) -> str:
         style = f"width:{cell[1] * _BAR / 2:.1f}em;height:0.8em;background:#4477aa"
         return f'{escape(cell[0])} <span style="display:inline-block;{style}"></span>'
 
-    tags = ["th" if has_head else "td", *["td"] * len(rows)]
-    lines = [
-        "".join(f"<{tag}>{markup(cell)}</{tag}>" for cell in row)
-        for tag, row in zip(tags, rows, strict=False)
-    ]
+    lines = []
+    for i, row in enumerate(rows):
+        tag = "th" if has_head and i == 0 else "td"
+        lines.append("".join(f"<{tag}>{markup(cell)}</{tag}>" for cell in row))
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"

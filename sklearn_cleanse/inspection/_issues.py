@@ -1,7 +1,5 @@
 """Rows whose candidates look wrong, for the person who can correct them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -25,8 +23,6 @@ from ..votes._fixed_point import label_weights, likeliest_noise_rate
 from ._decide import row_labels
 from ._explain import calibrated
 from ._explanation import percent
-
-__all__ = ["find_candidate_issues"]
 
 #: Least noise rate that is assumed: with none, no set would ever be found wrong.
 _LEAST_NOISE = 0.05
@@ -224,8 +220,7 @@ def _in_columns(estimator: Any, X: Any, classes: np.ndarray) -> np.ndarray:
 def _group_equal(X: Any) -> np.ndarray:
     """Return for each row of features, in any form, a number that equal rows share."""
     if sp.issparse(X):
-        X = sp.csr_array(X)
-        X.sort_indices()
+        X = sp.csr_array(X).sorted_indices()
         rows = [slice(*ends) for ends in pairwise(X.indptr)]
         keys = [X.indices[row].tobytes() + X.data[row].tobytes() for row in rows]
     elif hasattr(X, "iloc") or np.asarray(X).dtype.kind == "O":

@@ -30,11 +30,11 @@ True
 from ._measures import (
     approximated_accuracy,
     candidate_log_loss,
+    candidate_report,
     covering_rate,
     disambiguation_accuracy,
     expected_calibration_error,
 )
-from ._report import candidate_report
 from ._scorers import (
     approximated_accuracy_scorer,
     balanced_true_accuracy_scorer,

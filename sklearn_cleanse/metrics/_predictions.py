@@ -1,7 +1,5 @@
 """Predictions of any fitted classifier: labels, log-probabilities, disambiguated labels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -53,10 +51,10 @@ def disambiguate(estimator: Any, X: Any, y: Any) -> np.ndarray:
     """Return the most likely candidate of each sample, which may be a label that fit never saw."""
     candidates, _ = read_labels(y, estimator.classes_)
     classes, mask, n_known = candidates.classes, candidates.mask, len(estimator.classes_)
-    if len(classes) == n_known:
-        return classes[candidate_proba(estimator, X, candidates).argmax(axis=1)]
     # A label that fit never saw is chosen only where no other is a candidate.
     unseen = np.all(~mask[:, :n_known], axis=1)
-    known = check_candidates(mask[:, :n_known] | unseen[:, None], classes=estimator.classes_)
-    columns = candidate_proba(estimator, X, known).argmax(axis=1)
+    if len(classes) > n_known:
+        known = mask[:, :n_known] | unseen[:, None]
+        candidates = check_candidates(known, classes=estimator.classes_)
+    columns = candidate_proba(estimator, X, candidates).argmax(axis=1)
     return classes[np.where(unseen, mask.argmax(axis=1), columns)]

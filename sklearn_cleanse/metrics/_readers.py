@@ -1,7 +1,5 @@
 """Arguments of the measures, read into candidates, columns, log-probabilities and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

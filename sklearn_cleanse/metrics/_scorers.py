@@ -1,12 +1,10 @@
 """The scorers: measures as ``scorer(estimator, X, y)``."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
@@ -45,7 +43,7 @@ class Scorer:
         predicted = self.predict(estimator, X, y)
         return self.sign * self.measure(y, predicted, classes=estimator.classes_, **metadata)
 
-    def set_score_request(self, **requests: Any) -> Scorer:
+    def set_score_request(self, **requests: Any) -> Self:
         """Return a copy that asks for the given metadata, such as ``sample_weight=True``."""
         self._check_names(requests)
         return replace(self, requests=self.requests | requests)  # the scorer itself is shared

@@ -1,7 +1,5 @@
 """Axes to draw on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 #: From Okabe and Ito's palette, distinct for color-blind readers.

@@ -1,7 +1,5 @@
 """Displays of candidates: their probabilities, and how often predictions are among them."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.calibration import CalibrationDisplay
 from sklearn.metrics import ConfusionMatrixDisplay
@@ -95,9 +93,8 @@ class DisambiguationDisplay:
         candidates, log_proba, _ = read_proba(y_candidates, y_proba, False, classes)
         mask = candidates.mask
         total = mask.T.astype(float) @ candidate_softmax(log_proba, mask)
-        count = mask.sum(axis=0)[:, None]
-        empty = np.full_like(total, np.nan)
-        matrix = np.divide(total, count, out=empty, where=count > 0)
+        with np.errstate(invalid="ignore"):  # NaN for a label that is never a candidate
+            matrix = total / mask.sum(axis=0)[:, None]
         return cls(matrix, candidates.classes).plot(ax=ax)
 
     def plot(self, ax=None):

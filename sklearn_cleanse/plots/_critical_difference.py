@@ -1,7 +1,5 @@
 """Display of average ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..comparison import check_average_ranks, critical_difference, rank_methods, separation_note
@@ -150,9 +148,8 @@ class CriticalDifferenceDisplay:
             ax.plot(bar, [-0.4 - 0.3 * i] * 2, color=BLUE, lw=4, solid_capstyle="butt")
         for place, method in enumerate(np.argsort(ranks, kind="stable")):
             left = place < n_left
-            edge, y = (
-                (0.8, first - 0.5 * place) if left else (k + 0.2, first - 0.5 * (k - 1 - place))
-            )
+            edge = 0.8 if left else k + 0.2
+            y = first - 0.5 * (place if left else k - 1 - place)
             color = RED if method == self.control else "black"
             ax.plot([ranks[method]] * 2 + [edge], [0, y, y], color=color, lw=0.9)
             text = f" {self.names[method]} ({ranks[method]:.2f}) "

@@ -1,7 +1,5 @@
 """Display of the rows whose candidates are most likely wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._axes import BLUE, axes_for, tidy
@@ -79,11 +77,8 @@ class IssuesDisplay:
         self.ax_ = axes_for(ax, figsize=(6.4, 1.2 + 0.28 * max(len(shown), 1)))
         self.figure_ = self.ax_.figure
         self.bars_ = self.ax_.barh(range(len(shown)), shown["score"], color=BLUE, height=0.7)
-        columns = (shown[name] for name in ("row", "given", "suggested"))
-        names = [
-            f"row {row}: {_join(given)} → {_join(other)}"
-            for row, given, other in zip(*columns, strict=True)
-        ]
+        rows = shown[["row", "given", "suggested"]].itertuples(index=False)
+        names = [f"row {row}: {_join(given)} → {_join(other)}" for row, given, other in rows]
         self.ax_.set_yticks(range(len(shown)), names)
         self.ax_.invert_yaxis()
         xlabel = "score (high: the candidates are probably wrong)"
