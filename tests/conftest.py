@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import sklearn
 import torch
+from sklearn.datasets import load_digits
+
+from sklearn_cleanse.datasets import make_candidates
 
 # Workers run side by side: more threads than cores would only slow each other down.
 torch.set_num_threads(1)
@@ -28,6 +31,14 @@ def routing():
 def blobs():
     """Three well separated classes in four dimensions, with candidates: X, S, y."""
     return make_blobs()
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Four hundred digits with candidates, and as many new ones: X, S, y, X_new, y_new."""
+    X, y = load_digits(return_X_y=True)
+    S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
+    return X[:400], S[:400], y[:400], X[400:800], y[400:800]
 
 
 def make_blobs(n_samples=120, n_classes=3, flip=0.4, seed=0):

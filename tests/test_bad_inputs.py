@@ -69,13 +69,8 @@ DATA = {
     "masked": (X, np.ma.masked_array(S, mask=S == 9), ALL, "masked"),
     "one class": (X, np.ones(12, dtype=int), ALL, "one class"),
     "no y": (X, None, ALL, "None"),
-    "missing": (
-        changed(X, 2, 1, np.nan),
-        S,
-        [PLCGRClassifier, DPCLSClassifier],
-        "NaN.*SimpleImputer",
-    ),
-    "prior weights": (X, S * 0.5 + 0.25 * S[:, ::-1], CLOSED, "prior"),
+    "missing": (changed(X, 2, 1, np.nan), S, CLOSED, "NaN in row 2, column 1.*SimpleImputer"),
+    "prior weights": (X, S * [0.2, 0.6, 0.9], CLOSED, "got prior weights. Pass S = weights > 0"),
     "images": (X[:, :, None], S, CLOSED, "dim 3|3 dim"),
 }
 
@@ -95,20 +90,46 @@ def test_bad_data_raise_and_change_nothing(X, S, cls, message):
     assert vars(fresh) == fresh.get_params()
 
 
+OUTSIDE = [  # values outside the constraints of a parameter
+    ([CleanSEClassifier], "temperature", [0.5]),
+    ([CleanSEClassifier], "voter", ["kernels"]),
+    ([CleanSEClassifier], "voter_blend", [2]),
+    ([CleanSEClassifier], "count_loss", ["intervals"]),
+    ([CleanSEClassifier, CleanSEKernelClassifier], "noise_rate", [1.0]),
+    (NETWORKS, "loss", [3]),
+    (NETWORKS, "lr", [0]),
+    (NETWORKS, "batch_size", [1]),
+    (NETWORKS, "scaling", ["zscore"]),
+    ([CleanSEKernelClassifier], "count_strength", [2.0, "none"]),
+    ([CleanSEKernelClassifier, PLCGRClassifier], "n_components", [0]),
+    ([CleanSEKernelClassifier, *CLOSED], "alpha", [0.0, np.nan]),
+    (CLOSED, "max_iter", [0]),
+    (CLOSED, "length_scale", [-1.0, 1e-300, 1e300]),
+    (CLOSED, "normalize", ["minmax"]),
+    (CLOSED, "verbose", ["loud"]),
+    ([PLCGRClassifier], "cost_weight", [-0.1]),
+    ([PLCGRClassifier], "first_bonus", [-1]),
+    ([PLCGRClassifier], "cluster_ratio", [0, 1.5]),
+    ([PLCGRClassifier], "balance", ["yes"]),
+    ([PLCGRClassifier], "random_state", ["x"]),
+    ([DPCLSClassifier], "dissimilarity_weight", [-1]),
+    ([DPCLSClassifier], "smoothness_weight", [-1, 1e5]),
+    ([DPCLSClassifier], "n_neighbors", [0]),
+    ([DPCLSClassifier], "tol", [-1]),
+]
 PARAMETERS = [
-    (ALL[0], {"temperature": 0.5}, "'temperature' parameter"),
-    (ALL[0], {"voter": "kernels"}, "'voter' parameter"),
-    (ALL[0], {"voter_blend": 2}, "'voter_blend' parameter"),
-    (ALL[0], {"count_loss": "intervals"}, "'count_loss' parameter"),
-    (ALL[0], {"noise_rate": 1.0}, "'noise_rate' parameter"),
+    *(
+        (cls, {name: value}, f"'{name}' parameter of {cls.__name__}")
+        for classes, name, values in OUTSIDE
+        for cls in classes
+        for value in values
+    ),
     (ALL[0], {"voter": NeighborVoter(start=0.5, end=0.4)}, "`end` must be above `start`"),
     (ALL[0], {"voter": NeighborVoter(n_neighbors=0)}, "'n_neighbors' parameter"),
     (ALL[0], {"voter": CleanSEKernelClassifier(alpha=-1)}, "'alpha' parameter"),
-    *((cls, {"lr": 0}, "'lr' parameter") for cls in NETWORKS),
-    *((cls, {"batch_size": 1}, "'batch_size' parameter") for cls in NETWORKS),
-    *((cls, {"scaling": "zscore"}, "'scaling' parameter") for cls in NETWORKS),
     *((cls, {"loss": "prodenn"}, "Did you mean .proden.") for cls in NETWORKS),
-    *((cls, {"loss": Loss("lws", gamma=1)}, "gamma") for cls in NETWORKS),
+    *((cls, {"loss": Loss("lws", gamma=1)}, "got 'gamma'") for cls in NETWORKS),
+    *((cls, {"loss": torch.nn.CrossEntropyLoss}, "`loss` must be one of") for cls in NETWORKS),
     *((cls, {"callbacks": ["x"]}, r"`callbacks\[0\]` must be a skorch") for cls in NETWORKS),
     *((cls, {"hidden_layer_sizes": (10**9,)}, "from 1 to a million") for cls in NETWORKS),
     *((cls, {"hidden_layer_sizes": (0.5,)}, "from 1 to a million") for cls in NETWORKS),
@@ -146,8 +167,6 @@ PARAMETERS = [
             (pd.Series([1, 1, 1, 1], index=[0, 1, 2, 2]), "a class twice"),
         ]
     ),
-    (CleanSEKernelClassifier, {"count_strength": 2}, "'count_strength' parameter"),
-    (CleanSEKernelClassifier, {"n_components": 0}, "'n_components' parameter"),
 ]
 
 
@@ -186,6 +205,7 @@ def test_new_rows_must_be_like_those_of_training(cls):
         (FRAME.rename(columns={"a": "q"}), "feature names"),
         (changed(X, 3, 0, np.inf), "infinity"),
         (changed(X, 3, 0, 1e180), "row 3"),
+        *([(changed(X, 3, 0, np.nan), "NaN in row 3")] if cls in CLOSED else []),
     ]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # X has no feature names

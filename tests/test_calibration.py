@@ -5,7 +5,6 @@ import pytest
 import torch
 from conftest import make_blobs
 from scipy.special import log_softmax, softmax
-from sklearn.datasets import load_digits
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PLCGRClassifier
 from sklearn_cleanse.calibration import calibrate, least_probability, match_confidence, temper
@@ -15,17 +14,11 @@ from sklearn_cleanse.metrics import expected_calibration_error
 from sklearn_cleanse.votes import ComponentRidge, ExactRidge, MeanKernel, fold_scores, kernel_votes
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 4, "random_state": 0}
-ESTIMATORS = [CleanSEKernelClassifier(random_state=0), CleanSEClassifier(**QUICK)]
+COMPONENTS = CleanSEKernelClassifier(n_components=60, random_state=0)
+ESTIMATORS = [CleanSEKernelClassifier(random_state=0), COMPONENTS, CleanSEClassifier(**QUICK)]
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
-    return X[:300], S[:300], y[:300], X[300:800], y[300:800]
-
-
-@pytest.fixture(scope="module", params=ESTIMATORS, ids=["kernel", "network"])
+@pytest.fixture(scope="module", params=ESTIMATORS, ids=["kernel", "components", "network"])
 def fitted(request, digits):
     return request.param.fit(*digits[:2])
 
@@ -133,7 +126,7 @@ def test_the_class_prior_comes_after_calibration(digits, fitted):
     expected *= (wanted / fitted.class_proportions_) ** (1 / (1 + dependence))
     fitted.set_params(class_prior=wanted)
     found, sets = fitted.predict_proba(X_new), fitted.predict_set(X_new)
-    assert sets[np.arange(500), fitted.predict(X_new)].all()
+    assert sets[np.arange(400), fitted.predict(X_new)].all()
     fitted.set_params(class_prior=None)
     np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
     assert dependence < 0.2  # independent sets: nearly all of the odds
@@ -142,9 +135,7 @@ def test_the_class_prior_comes_after_calibration(digits, fitted):
 def test_probabilities_of_training_candidates_are_calibrated_alike(digits, fitted):
     X, S = digits[:2]
     proba = fitted.disambiguate(X, S, return_proba=True)[1]
-    np.testing.assert_allclose(fitted.candidate_proba_, proba, atol=1e-3)
-    np.testing.assert_allclose(proba.sum(axis=1), 1)
-    assert (proba[S == 0] == 0).all()
+    np.testing.assert_allclose(fitted.candidate_proba_, proba, atol=1e-4)
 
 
 def test_kernel_probabilities_hold_better_than_its_scores(digits):
@@ -159,19 +150,13 @@ def test_prediction_sets_are_candidates_and_grow_with_coverage(digits, fitted):
     _, _, _, X_new, y_new = digits
     sets = {q: fitted.predict_set(X_new, coverage=q) for q in (0.5, 0.9, 0.99)}
     for S in sets.values():
-        assert S[np.arange(500), fitted.predict(X_new).astype(int)].all()
-        assert check_candidates(S, classes=fitted.classes_).mask.shape == (500, 10)
+        assert S[np.arange(400), fitted.predict(X_new).astype(int)].all()
+        assert check_candidates(S, classes=fitted.classes_).mask.shape == (400, 10)
     assert (sets[0.5] <= sets[0.9]).all()
     assert (sets[0.9] <= sets[0.99]).all()
-    assert sets[0.9][np.arange(500), y_new].mean() > 0.8
+    assert sets[0.9][np.arange(400), y_new].mean() > 0.8
     with pytest.raises(ValueError, match=r"`coverage` must be between 0 and 1, exclusive, got 1\."):
         fitted.predict_set(X_new, coverage=1.0)
-
-
-def test_the_temperature_does_not_depend_on_the_order_of_rows(digits, rng):
-    X, S = digits[:2]
-    models = [CleanSEKernelClassifier().fit(X[r], S[r]) for r in (slice(300), rng.permutation(300))]
-    assert models[0].proba_temperature_ == pytest.approx(models[1].proba_temperature_, rel=1e-3)
 
 
 @pytest.mark.parametrize("voter", [None, "neighbors", PLCGRClassifier()])
@@ -192,7 +177,7 @@ def test_partial_fit_ends_calibration():
         model.predict_set(X)
 
 
-@pytest.mark.parametrize("model", ESTIMATORS, ids=["kernel", "network"])
+@pytest.mark.parametrize("model", ESTIMATORS, ids=["kernel", "components", "network"])
 def test_few_rows_give_all_classes(model):
     X, S, _ = make_blobs(12)
     model.fit(X, S)

@@ -158,6 +158,7 @@ BAD = {
 
 @pytest.mark.parametrize(("y", "message"), BAD.values(), ids=BAD)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.filterwarnings("ignore:Warning. converting a masked element to nan")  # numpy's
 def test_bad_candidates(y, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         check_candidates(y)

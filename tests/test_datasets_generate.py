@@ -1,6 +1,5 @@
-"""Candidate generators against their formulas; toy problems, summaries; the documentation."""
+"""Candidate generators against their formulas; toy problems and summaries."""
 
-import inspect
 import re
 from math import comb
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_cleanse import datasets
 from sklearn_cleanse.datasets import (
     describe_candidates,
     long_tail_rows,
@@ -20,8 +18,7 @@ from sklearn_cleanse.datasets import (
     make_lexicon,
     make_partial_classification,
 )
-from sklearn_cleanse.datasets._by_group import draw_bags
-from sklearn_cleanse.datasets._by_row import Request
+from sklearn_cleanse.datasets._sources import Request, draw_bags
 
 N = 200_000
 SOURCES = ["uniform", "flip", "class-dependent", "instance-dependent", "bag", "lexicon"]
@@ -318,23 +315,23 @@ def test_wrong_parameters_are_named(message):
         make_candidates(**options | BAD[message])
 
 
-def test_wrong_toy_problems_are_named():
-    for message, options in (
-        (r"`imbalance` must be a number of at least 1, got 0\.5", {"imbalance": 0.5}),
-        ("`n_features` must be at least 2 for 4 classes, got 1", {"n_features": 1}),
-        ("`n_classes` must be an integer of at least 2, got 1", {"n_classes": 1}),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make_partial_classification(**options)
-    for message, options in (
-        (r"`imbalance` must be a number of at least 1, got 0\.5", {"imbalance": 0.5}),
-        ("`n_types` must be an integer of at least 1, got 0", {"n_types": 0}),
-        (r"`n_samples` must be an integer of at least 1, got 2\.5", {"n_samples": 2.5}),
-        ("`n_features` must be an integer of at least 2, got 1", {"n_features": 1}),
-        ("`dominance` must be a number from 0 to 1, got 2", {"dominance": 2}),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make_lexicon(**options)
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (make_partial_classification, {"imbalance": 0.5}, r"a number of at least 1, got 0\.5"),
+        (make_partial_classification, {"n_features": 1}, "at least 2 for 4 classes, got 1"),
+        (make_partial_classification, {"n_classes": 1}, "an integer of at least 2, got 1"),
+        (make_lexicon, {"imbalance": 0.5}, r"a number of at least 1, got 0\.5"),
+        (make_lexicon, {"n_types": 0}, "an integer of at least 1, got 0"),
+        (make_lexicon, {"n_samples": 2.5}, r"an integer of at least 1, got 2\.5"),
+        (make_lexicon, {"n_features": 1}, "an integer of at least 2, got 1"),
+        (make_lexicon, {"dominance": 2}, "a number from 0 to 1, got 2"),
+    ],
+)
+def test_wrong_toy_problems_are_named(make, options, message):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"`{name}` must be {message}"):
+        make(**options)
 
 
 def test_a_lexicon_has_words_of_unequal_frequency_with_a_dominant_tag():
@@ -374,15 +371,3 @@ def test_summaries_count_by_hand():
     for truth, message in ((["b", "a", "a", "z"], "'z'"), (S, "one label per sample, got several")):
         with pytest.raises(ValueError, match=message):
             describe_candidates(S, truth)
-
-
-@pytest.mark.parametrize("name", [n for n in datasets.__all__ if n != "CandidateSummary"])
-def test_documented_defaults_are_the_signature_s(name):
-    function = getattr(datasets, name)
-    for parameter in inspect.signature(function).parameters.values():
-        pattern = rf"^    (\w+, )*{parameter.name}(, \w+)* : (.*?)\n        \w"
-        entry = re.search(pattern, function.__doc__, re.M | re.S)
-        assert entry, f"{name}: {parameter.name} is not documented"
-        if parameter.default is not inspect.Parameter.empty:
-            stated = entry[0].split("default=")[1].split("\n")[0]
-            assert stated.strip('"') == str(parameter.default)

@@ -112,21 +112,19 @@ def test_processes_agree_with_one_and_share_the_cores(blobs):
 def cluster(tmp_path):
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        host="127.0.0.1",
-        local_directory=str(tmp_path),
-        silence_logs=50,
-    )
-    client = Client(cluster)
-    try:
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            local_directory=str(tmp_path),
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
         yield client
-    finally:
-        client.close()
-        cluster.close()
 
 
 def kill_a_busy_worker(pids, dask_scheduler):

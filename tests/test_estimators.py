@@ -24,10 +24,8 @@ import sklearn_cleanse
 from sklearn_cleanse import (
     CleanSEClassifier,
     CleanSEKernelClassifier,
-    DPCLSClassifier,
     NeighborVoter,
     PartialLabelClassifier,
-    PLCGRClassifier,
 )
 from sklearn_cleanse.losses import LOSSES, Loss
 
@@ -58,6 +56,7 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [quick(cls) for cls in ESTIMATORS], expected_failed_checks=expected_failures
 )
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # a check of infinite y
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -117,7 +116,7 @@ def test_grid_search(estimator, grid, blobs):
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
-def test_pipelines_clones_and_pickles_predict_the_same(cls, blobs, tmp_path):
+def test_same_seed_same_predictions_also_of_pipelines_clones_and_pickles(cls, blobs, tmp_path):
     X, S, _ = blobs
     pipeline = make_pipeline(StandardScaler(), quick(cls)).fit(X, S)
     expected = pipeline.predict_proba(X)
@@ -158,8 +157,6 @@ def test_frames_labels_and_classes_that_never_occur(cls, blobs):
     estimator = quick(cls).fit(frame, pd.DataFrame(S, columns=["ant", "bee", "cat"]))
     assert estimator.feature_names_in_.tolist() == list("abcd")
     assert set(estimator.predict(frame)) <= {"ant", "bee", "cat"}
-    with pytest.raises(ValueError, match="feature names"):
-        estimator.predict(frame.rename(columns={"a": "z"}))
     ordinary = quick(cls).fit(X, y)
     assert ordinary.score(X, y) > 0.9
     np.testing.assert_array_equal(ordinary.disambiguate(X, y), y)
@@ -173,11 +170,10 @@ def global_numpy_state():
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
-def test_same_seed_same_predictions_and_untouched_generators(cls, blobs):
+def test_global_generators_are_left_alone(cls, blobs):
     X, S, _ = blobs
     numpy_before, torch_before = global_numpy_state(), torch.get_rng_state()
-    first, second = (quick(cls).fit(X, S).predict_proba(X) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
+    quick(cls).fit(X, S).predict_proba(X)
     np.testing.assert_array_equal(global_numpy_state(), numpy_before)
     assert torch.equal(torch.get_rng_state(), torch_before)
 
@@ -196,10 +192,12 @@ def test_single_and_double_precision_give_the_same_model(cls, blobs):
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_disambiguation_stays_inside_the_candidates(cls, blobs):
     X, S, y = blobs
-    labels, proba = quick(cls).fit(X, S).disambiguate(X, S, return_proba=True)
+    model = quick(cls).fit(X, S)
+    labels, proba = model.disambiguate(X, S, return_proba=True)
     assert (S[np.arange(len(X)), labels] == 1).all()
-    assert (proba[S == 0] == 0).all()
-    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    for found in (proba, model.candidate_proba_):
+        assert (found[S == 0] == 0).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1)
     assert (labels == y).mean() > 0.8
 
 
@@ -216,13 +214,6 @@ def test_score_is_accuracy_with_truth_and_covering_rate_without(cls, blobs):
     assert found == pytest.approx(np.average(covered, weights=weight))
     lists = [{*np.flatnonzero(row).tolist(), 11} for row in S]  # 11: seen in no training row
     assert estimator.score(X, lists) == covered.mean()
-
-
-@pytest.mark.parametrize("cls", [PLCGRClassifier, DPCLSClassifier])
-def test_prior_weights_raise_where_they_would_have_no_effect(cls, blobs):
-    X, S, _ = blobs
-    with pytest.raises(ValueError, match="prior weights"):
-        quick(cls).fit(X, S * np.linspace(0.2, 0.9, 3))
 
 
 PRIOR = [cls for cls in ESTIMATORS if "class_prior" in inspect.signature(cls).parameters]
@@ -271,7 +262,7 @@ def test_class_prior(cls):
     X_new = np.eye(3)[y_new] + 0.6 * rng.normal(size=(300, 3))
     model = quick(cls).fit(X, S)
     own = model.class_proportions_
-    np.testing.assert_allclose(own[:3], [200 / 280, 60 / 280, 20 / 280], atol=0.1)
+    np.testing.assert_allclose(own[:3], [200 / 280, 60 / 280, 20 / 280], atol=0.05)
     assert own[3] == 0
     before, resolved = model.predict_proba(X_new), model.disambiguate(X, S, return_proba=True)[1]
     plain = balanced_accuracy_score(y_new, model.predict(X_new))
@@ -308,7 +299,7 @@ def test_sparse_features_are_read_as_dense_ones(cls, blobs):
     X = np.where(X > 0, X, 0.0)
     dense, sparse = (quick(cls).fit(form, S) for form in (X, sp.csr_array(X)))
     np.testing.assert_array_equal(dense.predict_proba(X), sparse.predict_proba(sp.csr_array(X)))
-    with pytest.raises(MemoryError, match="TruncatedSVD"):
+    with pytest.raises(MemoryError, match=r"got 7.45 GiB.*TruncatedSVD"):
         quick(cls).fit(sp.csr_array((1000, 10**6)), np.ones((1000, 2)))
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from sklearn_cleanse.features import check_features, row_keys
@@ -39,13 +38,6 @@ def test_masked_entries_are_missing():
     X = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
     for form in (X, list(X)):
         assert np.isnan(read(form)).tolist() == [[False, True], [False, False]]
-
-
-def test_sparse_features_become_dense_up_to_a_limit():
-    X = sp.random_array((5, 4), density=0.5, random_state=0)
-    np.testing.assert_array_equal(read(X), X.toarray())
-    with pytest.raises(MemoryError, match=r"got 7.45 GiB.*TruncatedSVD"):
-        read(sp.csr_array((1000, 10**6)))
 
 
 FRAME = pd.DataFrame({"size": [1.0, 2.0], "when": pd.to_datetime(["2020-01-01", None])})

@@ -277,6 +277,7 @@ def test_parameters_are_completed_by_defaults_and_by_the_check():
         (lambda: Loss("lws", bata=2), "lws', bata=2.* form.* got 'bata'. Did you mean 'beta'"),
         (lambda: Loss("cc", by_row=False), r"function \(none\), got 'by_row'"),
         (lambda: Loss(own), r"`q` of Loss\(own\) must be given"),
+        (lambda: Loss(own, q=1, p=2), "got 'p'"),
         (lambda: Loss(own, q=-1, check=check_q), "`q` must be above 0"),
         (lambda: Loss("lws", beta=-1), "`beta` of the loss must be a number of 0 or more, got -1"),
         (lambda: Loss("lws", form="lin"), "`form` of the loss must be one of .* got 'lin'"),

@@ -312,15 +312,8 @@ class Weights(Callback):
 
 def test_early_stopping_stops_and_restores_the_best_epoch(blobs):
     X, S, _ = blobs
-    clf = CleanSEClassifier(
-        hidden_layer_sizes=(16,),
-        max_epochs=200,
-        schedule="constant",
-        early_stopping=True,
-        n_iter_no_change=3,
-        callbacks=[Weights()],
-        random_state=0,
-    ).fit(X, S)
+    params = {**QUICK, "max_epochs": 200, "schedule": "constant", "callbacks": [Weights()]}
+    clf = CleanSEClassifier(early_stopping=True, n_iter_no_change=3, **params).fit(X, S)
     scores = [epoch["validation_score"] for epoch in clf.history_]
     assert clf.n_iter_ < 200
     best = int(np.argmax(scores))

@@ -8,7 +8,8 @@ import onnxruntime
 import pytest
 import scipy.special
 import torch
-from conftest import REAL, make_blobs, need
+from conftest import make_blobs
+from test_real_data import FILES, load
 
 from sklearn_cleanse import (
     CleanSEClassifier,
@@ -16,7 +17,6 @@ from sklearn_cleanse import (
     PartialLabelClassifier,
     PLCGRClassifier,
 )
-from sklearn_cleanse.datasets import fetch_pll
 from sklearn_cleanse.onnx import _normal_quantile
 
 QUICK = {"max_epochs": 2, "hidden_layer_sizes": (6, 5), "random_state": 0}
@@ -84,12 +84,9 @@ def test_images(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "file"), [("lost", "lost"), ("birdsong", "BirdSong"), ("msrcv2", "MSRCv2")]
-)
-def test_another_runtime_predicts_the_same_of_real_data(name, file, tmp_path):
-    need("pll", f"{file}.mat")
-    X, S, _ = fetch_pll(name, data_home=REAL, download_if_missing=False, return_X_S_y=True)
+@pytest.mark.parametrize("name", FILES)
+def test_another_runtime_predicts_the_same_of_real_data(name, tmp_path):
+    X, S, _ = load(name)
     some = np.random.RandomState(0).permutation(len(X))[:500]
     X, S = np.asarray(X[some], dtype=np.float64), S[some]
     for clf in (CleanSEClassifier(max_epochs=5, random_state=0), CleanSEKernelClassifier()):

@@ -4,11 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
-from sklearn_cleanse import CleanSEClassifier, NeighborVoter, PartialLabelClassifier
+from sklearn_cleanse import CleanSEClassifier, PartialLabelClassifier
 from sklearn_cleanse.losses import LOSSES, Loss, candidate_confidences
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 15, "random_state": 0}
@@ -60,30 +59,6 @@ def test_a_search_chooses_among_losses_and_their_parameters(blobs):
     assert search.best_estimator_.loss == search.best_params_["loss"]
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-@pytest.mark.parametrize("hard", [False, True])
-def test_votes_reach_it_as_weights(hard, keeps, blobs):
-    """If it keeps confidences it gets them reweighted, otherwise K itself."""
-    X, S, _ = blobs
-    seen = []
-
-    def looking(logits, candidates, weights, sample_weight):
-        seen.append(weights)
-        return powered(logits, candidates, weights, sample_weight)
-
-    loss = Loss(looking, confidences=candidate_confidences if keeps else None)
-    voter = NeighborVoter(hard=hard, start=0.0)
-    params = {**QUICK, "max_epochs": 1, "n_networks": 1, "batch_size": len(X)}
-    CleanSEClassifier(loss, voter=voter, temperature=4.0, **params).fit(X, S)
-    [weights] = seen
-    if keeps:
-        torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(X)))
-    else:
-        assert weights[weights > 0].min() >= 1
-        assert weights.max() == 4
-        assert not hard or set(weights.unique().tolist()) == {0.0, 1.0, 4.0}
-
-
 @pytest.mark.parametrize("by_row", [True, False])
 def test_a_loss_that_is_not_a_mean_over_rows_sees_each_network_apart(by_row, blobs):
     X, S, _ = blobs
@@ -96,11 +71,3 @@ def test_a_loss_that_is_not_a_mean_over_rows_sees_each_network_apart(by_row, blo
     params = {**QUICK, "max_epochs": 1, "n_networks": 3, "batch_size": len(X)}
     PartialLabelClassifier(Loss(looking, by_row=by_row), **params).fit(X, S)
     assert sizes == ([3 * len(X)] if by_row else [len(X)] * 3)
-
-
-@BOTH
-@pytest.mark.parametrize("loss", ["cx", torch.nn.CrossEntropyLoss, 3, Loss(powered, p=2)])
-def test_a_wrong_loss_is_named_before_training(cls, loss, blobs):
-    X, S, _ = blobs
-    with pytest.raises(ValueError, match=r"'loss' parameter|`loss`|got 'p'"):
-        cls(loss, **QUICK).fit(X, S)

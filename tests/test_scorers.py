@@ -212,27 +212,18 @@ def test_truth_reaches_the_scorer_in_cross_validation_and_search(routing, blobs)
     search = GridSearchCV(
         FirstCandidate(), {"smoothing": [0.1, 10.0]}, scoring=true_accuracy_scorer, cv=FOLDS
     ).fit(X, S, truth=y)
-    scores = cross_val_score(
-        FirstCandidate(0.1), X, S, scoring=true_accuracy_scorer, cv=FOLDS, params={"truth": y}
+    scoring = {repr(scorer): scorer for scorer in [*LABEL_FREE, *NEED_TRUTH]}
+    found = cross_validate(
+        FirstCandidate(0.1), X, S, scoring=scoring, cv=FOLDS, params={"truth": y}
     )
-    expected = [
-        np.mean(FirstCandidate(0.1).fit(X[train], S[train]).predict(X[test]) == y[test])
-        for train, test in FOLDS.split(X, S)
-    ]
-    assert scores == pytest.approx(expected)
-    assert search.cv_results_["mean_test_score"][0] == pytest.approx(scores.mean())
-
-
-def test_truth_beside_label_free_scores(routing, blobs):
-    X, S, y = blobs
-    scoring = {
-        "truth": true_accuracy_scorer,
-        "covering": covering_rate_scorer,
-        "dis": disambiguation_accuracy_scorer,
-    }
-    results = cross_validate(FirstCandidate(), X, S, scoring=scoring, cv=FOLDS, params={"truth": y})
-    assert (results["test_truth"] <= results["test_covering"]).all()
-    assert (results["test_truth"] <= results["test_dis"]).all()
+    for i, (train, test) in enumerate(FOLDS.split(X)):
+        model = FirstCandidate(0.1).fit(X[train], S[train])
+        for name, scorer in scoring.items():
+            truth = {"truth": y[test]} if scorer in NEED_TRUTH else {}
+            expected = scorer(model, X[test], S[test], **truth)
+            assert found[f"test_{name}"][i] == pytest.approx(expected)
+    true = found["test_true_accuracy_scorer"]
+    assert search.cv_results_["mean_test_score"][0] == pytest.approx(true.mean())
 
 
 def test_shuffled_truth_changes_no_fitted_parameter_of_a_search(routing, blobs):

@@ -5,7 +5,8 @@ import pytest
 import torch
 from conftest import make_blobs
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import NearestNeighbors
+from test_own_loss import KEEPING, powered
 
 from sklearn_cleanse import (
     CleanSEClassifier,
@@ -41,7 +42,7 @@ class SumOfNeighbors(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, S):
         self.S_, self.classes_, self.random_state_ = S, np.asarray(S.columns), self.random_state
-        near = KNeighborsClassifier(5).fit(X, np.arange(len(X))).kneighbors(return_distance=False)
+        near = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(return_distance=False)
         votes = S.to_numpy()[near].sum(axis=1) * S.to_numpy() + 1e-9 * S.to_numpy()
         self.candidate_proba_ = votes / votes.sum(axis=1, keepdims=True)
         self.noise_rate_ = self.noise_rate
@@ -99,24 +100,16 @@ def test_random_state_and_noise_rate_are_passed_to_a_voter_at_its_defaults(blobs
             CleanSEClassifier(voter=voter, noise_rate=0.1, **QUICK).fit(X, S)
 
 
-class Outside(SumOfNeighbors):
+class Spoiled(SumOfNeighbors):
+    """A voter, one of whose attributes is replaced after `fit`."""
+
+    def __init__(self, name, change, noise_rate=0.0, random_state=None):
+        super().__init__(noise_rate, random_state)
+        self.name, self.change = name, change
+
     def fit(self, X, S):
         super().fit(X, S)
-        self.candidate_proba_ = np.full(S.shape, 1 / S.shape[1])  # of non-candidates as well
-        return self
-
-
-class Reversed(SumOfNeighbors):
-    def fit(self, X, S):
-        super().fit(X, S)
-        self.classes_ = self.classes_[::-1]
-        return self
-
-
-class Large(SumOfNeighbors):
-    def fit(self, X, S):
-        super().fit(X, S)
-        self.candidate_proba_ = 9 * self.candidate_proba_
+        setattr(self, self.name, self.change(getattr(self, self.name)))
         return self
 
 
@@ -126,12 +119,13 @@ class Mute(SumOfNeighbors):
 
 def test_votes_are_checked_and_vanish_outside_the_candidates(blobs):
     X, S, _ = blobs
-    clf = CleanSEClassifier(voter=Outside(), callbacks=[Weights()], **QUICK).fit(X, S)
+    outside = Spoiled("candidate_proba_", lambda P: np.full(P.shape, 1 / P.shape[1]))
+    clf = CleanSEClassifier(voter=outside, callbacks=[Weights()], **QUICK).fit(X, S)
     batch = dict(clf.net_.callbacks_)["Weights"].seen_[0]
     assert (batch.weights[~batch.mask] == 0).all()
     for voter, blend, message in [
-        (Reversed(), "auto", "keep the columns of S"),
-        (Large(), "auto", "must return probabilities"),
+        (Spoiled("classes_", np.flip), "auto", "keep the columns of S"),
+        (Spoiled("candidate_proba_", lambda P: 9 * P), "auto", "must return probabilities"),
         (Mute(), 0.5, "has no predict_proba"),
         ("neighbors", 0.5, "takes no part"),
         (None, 0.5, "takes no part"),
@@ -219,12 +213,14 @@ class Weights(_net.Callback):
         self.seen_ = [*getattr(self, "seen_", []), batch[1]]
 
 
-@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "keeps"), [("cc", False), ("proden", True), (powered, False), (KEEPING, True)]
+)
 @pytest.mark.parametrize("hard", [False, True])
-def test_weights_are_eq_4_or_confidences_reweighted_by_it(hard, keeps, blobs):
+def test_weights_are_eq_4_or_confidences_reweighted_by_it(hard, loss, keeps, blobs):
     X, S, _ = blobs
     clf = CleanSEClassifier(
-        "proden" if keeps else "cc",
+        loss,
         voter=NeighborVoter(hard=hard, end=None),
         callbacks=[Weights()],
         **{**QUICK, "batch_size": len(X), "max_epochs": 2},
