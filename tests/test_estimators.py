@@ -199,6 +199,8 @@ def test_disambiguation_stays_inside_the_candidates(cls, blobs):
         assert (found[S == 0] == 0).all()
         np.testing.assert_allclose(found.sum(axis=1), 1)
     assert (labels == y).mean() > 0.8
+    with pytest.raises(ValueError, match="120"):
+        model.disambiguate(X, S[:1])
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
