@@ -31,14 +31,17 @@ def choice(who, *labels, tag="pet", **more):
     return {"completed_by": who, "result": result, **more}
 
 
+# "bob@x" is annotator 2, model "1" is not annotator 1, and task "a" comes in two parts.
 EXPORT = [
-    {"id": "a", "annotations": [choice(1, "cat"), choice({"id": 2, "email": "bob@x"}, "cat")]},
+    {"id": "a", "annotations": [choice(1, "cat")], "predictions": None},
     {
         "id": "b",
         "annotations": [choice(1, "dog"), choice(3, "cat"), choice(4, "fox", was_cancelled=True)],
-        "predictions": [{"model_version": "v1", "result": choice(0, "dog")["result"]}],
+        "predictions": [{"model_version": "1", "result": choice(0, "dog")["result"]}],
     },
+    {"id": "a", "annotations": [choice({"id": 2, "email": "bob@x"}, "cat")]},
     {"id": "c", "annotations": [choice(2, "fox"), choice(3, "fox")]},
+    {"id": "c", "annotations": None},
 ]
 
 FORMS = {
@@ -48,7 +51,8 @@ FORMS = {
     "long": long("task", "worker", "label"),
     "long, other names": long("Item", "Rater", "Label"),
     "long, categories": long("id", "performer", "label").astype("category"),
-    "long, beside an id": long("task", "worker", "label").assign(id=range(6)),
+    "long, beside ids": long("task", "worker", "label").assign(id=range(6), label_id=range(6)),
+    "long, ids and answers": long("item_id", "Worker_ID", "answer").assign(id=range(6)),
     "long, repeats": pd.concat([long("task", "worker", "label")] * 2),
     "pyarrow": pa.Table.from_pandas(long("task", "annotator", "label")),
     "pooled": pd.Series([["cat", "cat"], ("cat", "dog"), ["fox", None]], EXPECTED.index),
@@ -153,37 +157,53 @@ def test_items_follow_the_index():
 def test_exports_of_label_studio():
     S = candidates_from_annotations(EXPORT, predictions=True)
     np.testing.assert_allclose(S.loc["b"], [1 / 3, 2 / 3, 0])
-    assert annotator_quality(EXPORT).index.tolist() == ["1", "bob@x", "3", "2"]
-    assert "v1" in annotator_quality(EXPORT, predictions=True).index
-    two = [{**task, "annotations": [*task["annotations"], choice(9, "x", tag="color")]}
-           for task in EXPORT]  # fmt: skip
+    assert annotator_quality(EXPORT).index.tolist() == ["1", "3", "bob@x"]
+    assert "model 1" in annotator_quality(EXPORT, predictions=True).index
+    two = [*EXPORT, {"id": "c", "annotations": [choice(9, "x", tag="color")]}]
     np.testing.assert_allclose(candidates_from_annotations(two, from_name="pet"), EXPECTED)
     for wrong in (None, "size"):
         with pytest.raises(ValueError, match=rf"one of \['pet', 'color'\], got {wrong!r}"):
             candidates_from_annotations(two, from_name=wrong)
-    with pytest.raises(ValueError, match="without 'completed_by' in row 1"):
+    with pytest.raises(ValueError, match="got a task with KeyError 'completed_by' in row 1"):
         candidates_from_annotations([EXPORT[0], {"annotations": [{"result": []}]}])
+    with pytest.raises(ValueError, match="must have equal data, got other data in row 5"):
+        candidates_from_annotations([*EXPORT, {**EXPORT[0], "data": {"text": "other"}}])
+
+
+def integers(*columns):
+    return pd.DataFrame([[0, 1, 2], [1, 2, 0], [2, 0, 1]], columns=columns)
 
 
 SMALL = pd.DataFrame({"u": ["a", "b"], "v": ["b", "a"]}, index=["x", "y"])
 LONG = long("task", "worker", "label")
 BAD = {
     "items in a column": (SMALL.reset_index(), {},
-        r"column 'index' holds items by its name. Pass annotations.set_index\('index'\)"),
-    "a column shares no label": (LONG.set_axis(["img", "who", "tag"], axis=1), {},
-        "'img' and the others share no label. For a long table.*`item`, `annotator` and `label`"),
-    "an array of answers": (LONG.to_numpy(), {}, "share no label. For a long table"),
+        r"got 'index'. For a long table.*For a wide one, pass annotations.set_index\('index'\)"),
+    "an id in a column": (integers("image_id", "ann", "bob"), {}, r"set_index\('image_id'\)"),
+    "an item without a role": (integers("img", "worker", "label"), {}, "pass `item=`, `annotator="),
+    "an answer beside it": (integers("q", "rater", "response"), {}, "'rater'. For a long table"),
+    "an id of an answer": (integers("id", "annotator", "annotation_id"), {}, "and `label=`"),
+    "a column shares no label": (LONG.set_axis(["img", "who", "tag"], axis=1), {"missing": -1},
+        "got none in 'img' and the others. For a long table.*`item=`, `annotator=` and `label=`"),
+    "an array of answers": (LONG.to_numpy(), {}, "must share labels, .* For a long table"),
+    "records": ([{"task": 0, "worker": 1, "label": 2}] * 2, {}, "pass pandas.DataFrame.annot"),
+    "JSON-MIN": ([{"id": 1, "choice": 3, "annotator": 1}], {}, "A list of records is a long table"),
+    "records with scores": ([{"task": 1, "worker": 2, "label": 0, "score": 1}], {}, "of records"),
+    "records of text": ([{"img": 1, "tag": "a"}, {"img": 2, "tag": "b"}], {}, "got {'img': 1, "),
+    "zero-shot": ([{"labels": ["a"], "scores": [1]}], {}, r"Pass .dict\(zip\(r..labels.."),
+    "an empty text": ([["a", "b"], ["a", ""]], {}, "got '' for item 1. Pass missing=''"),
     "-1 outside the classes": ([[0, 1], [-1, 0]], {"classes": [0, 1]}, "got -1 for item 1.*=-1"),
     "outside the classes": (SMALL, {"classes": ["a", "c"]}, "got 'b' for item 'x'. Correct it"),
-    "two annotators": (SMALL, {"weights": "accuracy"}, "needs three annotators, got fewer"),
+    "two annotators": (SMALL, {"weights": "accuracy"}, "annotators who share items, got 2"),
     "unknown annotators": ([["a", "b"]], {"weights": "accuracy"}, "needs three annotators"),
     "negative scores": ([{"a": 1}, {"a": -0.1}], {}, r"got -0\.1 in row 1.*np\.exp"),
     "infinite scores": ([{"a": np.inf}], {}, "got inf in row 0"),
-    "NaN as a score": ([[("a", np.nan)]], {}, "got nan in row 0"),
-    "text as a score": ([{"a": "0.5"}], {}, "got '0.5' in row 0"),
-    "weights beside scores": ([{"a": 1, "b": 1}], {"weights": "count"}, "got weights='count'"),
-    "no weights beside scores": ([{"a": 1, "b": 1}], {"weights": None}, "got weights=None"),
-    "numbers beside scores": ([{"a": 1, "b": 1}], {"min_annotators": 2}, "min_annotators=2"),
+    "NaN as a score": ([[("a", np.nan)]], {}, "got nan in row 0. Pass floats"),
+    "None as a score": ([[("a", None), ("b", 1)]], {}, "got None in row 0. Pass floats"),
+    "text as a score": ([[("a", "0.5")]], {}, "got '0.5' in row 0. Pass floats"),
+    "weights beside scores": ([{"a": 1, "b": 1}], {"weights": "count"}, "`weights`, got 'count'"),
+    "no weights beside scores": ([{"a": 1, "b": 1}], {"weights": None}, "`weights`, got None"),
+    "numbers beside scores": ([{"a": 1, "b": 1}], {"min_annotators": 2}, "`min_annotators`, got 2"),
     "some scores": ([["a"], {"a": 1}], {}, "got scores in row 1, none in row 0"),
     "all scores 0": ([{"a": 0, "b": 0}], {}, "none for item 0"),
     "other dicts": ([[{"name": "a"}]], {}, "got {'name': 'a'}"),
@@ -194,7 +214,7 @@ BAD = {
     "without rows": (SMALL[:0], {}, r"an item and a column at least, got \(0, 2\)"),
     "an empty list": ([], {}, "an item and a column"),
     "an item without a label": (pd.DataFrame({"u": ["a", None], "v": ["b", None]}, ["x", "y"]),
-        {"classes": ["a", "b"]}, "none for item 'y' .1 such items"),
+        {"classes": ["a", "b"]}, "none for item 'y' .1 such items.. Leave .* out of X"),
     "one label": ([["a"], ["a"]], {}, r"must have two labels, got \['a'\]"),
     "one class": ([["a"]], {"classes": ["a"]}, r"must have two labels, got \['a'\]"),
     "mixed labels": ([[1], ["a"]], {}, "comparable"),
@@ -204,11 +224,13 @@ BAD = {
     "an unknown column": (LONG, {"item": "img"}, "`item` must name one column of.*got 'img'"),
     "a column to be named": (LONG.rename(columns={"label": "tag"}), {"item": "task"},
         "`label` must name one column of"),
-    "a column of a list": ([["a"]], {"item": "img"}, "`item` must name a column of a long table"),
-    "a missing item": (LONG.replace({"task": {"b": None}}), {}, "'task' .* got none in row 1"),
-    "a tag without an export": (SMALL, {"from_name": "pet"}, "Label Studio exports"),
-    "predictions without an export": (SMALL, {"predictions": True}, "Label Studio exports"),
+    "a column of a list": ([["a"]], {"item": "img"}, "`item` must come with a long table, got"),
+    "a missing item": (LONG.replace({"task": {"b": None}}), {}, "'task'.* missing value in row 1"),
+    "a tag without an export": (SMALL, {"from_name": "pet"}, "must come with .* export, got 'pet'"),
+    "predictions without an export": (SMALL, {"predictions": True}, "export, got True. Leave it"),
     "an export without choices": ([{"annotations": []}], {}, r"one of \[\], got None"),
+    "text as index": (SMALL.set_axis([1, 2]), {"index": ["1"]}, "int64, and `index` (str|object)"),
+    "one text as index": (SMALL, {"index": "abc"}, "must be a list of items, got 'abc'. Pass X.in"),
     "an index with repeats": (SMALL, {"index": ["x", "y", "x"]}, "`index` must be unique.*'x'"),
     "items with repeats": (SMALL.set_axis(["x", "x"]), {"index": ["x"]}, "`annotations` must be"),
     "a list with an index": ([["a"], ["b"]], {"index": ["x", "y"]}, "pandas.Series.annotations"),
@@ -261,6 +283,19 @@ def test_the_accuracy_of_annotators_is_found(simulated):
     by_row = table.reset_index().melt("index", var_name="rater", value_name="label")
     again = annotator_quality(by_row.rename(columns={"index": "item"}))
     np.testing.assert_allclose(again, quality, atol=1e-9)
+
+
+def test_accuracies_come_from_shared_items(simulated):
+    table, _ = simulated
+    alone = pd.concat([table, pd.DataFrame({"dee": list("vwxyz")})], ignore_index=True)
+    accuracies = annotator_quality(alone)["accuracy"]
+    np.testing.assert_allclose(accuracies, [*annotator_quality(table)["accuracy"], np.nan])
+    S = candidates_from_annotations(alone, weights="accuracy")
+    np.testing.assert_array_equal(S[-5:], np.eye(5))
+    del alone["cy"]
+    assert annotator_quality(alone)["accuracy"].isna().all()
+    with pytest.raises(ValueError, match="three annotators who share items, got 2"):
+        candidates_from_annotations(alone, weights="accuracy", unlabeled="all")
 
 
 def test_agreement_counts_the_others_labels():
