@@ -3,8 +3,9 @@
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import joblib
@@ -12,7 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from .candidates import check_candidates, check_index
 from .features import check_features
@@ -24,6 +25,10 @@ __all__ = ["PartialLabelMixin"]
 #: Multiplications that keep a thread busy: up to there a second thread takes at most a fifth off
 #: the time of a training step, and on a busy machine it can make the step ten times slower.
 WORK_PER_THREAD = 30_000_000
+
+#: Limits of threads that are in force, and what guards the list.
+_LIMITS: list[Any] = []
+_LOCK = threading.Lock()
 
 
 class PartialLabelMixin(ClassifierMixin):
@@ -274,16 +279,32 @@ def class_mass(
     return np.where(weight @ mask > 0, np.maximum(weight @ proba, 1e-9), 0.0)
 
 
-def limit_threads(work: float) -> AbstractContextManager:
+@functools.cache
+def _thread_pools(with_torch: bool) -> ThreadpoolController:
+    """Find the pools of threads, which takes 8 ms: once without torch, once with it."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def limit_threads(work: float) -> Iterator[None]:
     """Limit threads to those that so many multiplications keep busy; a user's setting wins."""
-    if any(os.environ.get(f"{kind}_NUM_THREADS") for kind in ("OMP", "MKL", "OPENBLAS")):
-        return nullcontext()
-    torch = sys.modules.get("torch")
+    torch, pools = sys.modules.get("torch"), _thread_pools("torch" in sys.modules)
     by_default = (joblib.cpu_count(), joblib.cpu_count(only_physical_cores=True))
-    if torch is not None and torch.get_num_threads() not in by_default:
-        return nullcontext()
+    is_set = any(os.environ.get(f"{kind}_NUM_THREADS") for kind in ("OMP", "MKL", "OPENBLAS"))
+    is_set |= torch is not None and torch.get_num_threads() not in by_default
     n_threads = max(1.0, work / WORK_PER_THREAD)
-    return nullcontext() if n_threads >= by_default[0] else threadpool_limits(int(n_threads))
+    larger = [n for pool in pools.info() if (n := pool["num_threads"]) > n_threads]
+    if is_set or not larger:
+        yield
+        return
+    with _LOCK:
+        _LIMITS.append(pools.select(num_threads=larger).limit(limits=int(n_threads)))
+    try:
+        yield
+    finally:
+        with _LOCK:  # limits of several threads overlap: only the first has found what was before
+            _LIMITS[0].restore_original_limits()
+            _LIMITS.pop()
 
 
 def choose_device(device: Any) -> str:

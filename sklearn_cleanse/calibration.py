@@ -93,7 +93,7 @@ def temper(log_proba: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def match_confidence(log_proba: np.ndarray, confidence: np.ndarray) -> float:
-    """Find the temperature at which the mean probability of predictions is that given.
+    """Find the temperature at which the mean probability of predictions is a given one.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def calibrate_like(
     Parameters
     ----------
     voter : estimator or None
-        Other voters than `CleanSEKernelClassifier` calibrate nothing.
+        With any other voter than `CleanSEKernelClassifier`, the temperature is 1.
     log_proba : ndarray of shape (n_samples, n_classes)
         Log-probabilities of the voter's training rows.
 
@@ -138,7 +138,7 @@ def calibrate_like(
     scored : tuple or None
         For prediction sets: probabilities of rows, weights of their labels, and the dependence.
     """
-    if not hasattr(voter, "_matched"):
+    if not (isinstance(voter, PredictionSetMixin) and hasattr(voter, "_matched")):
         return 1.0, None
     (rows, confidence), (proba, weights, dependence) = voter._matched, voter._scored
     temperature = match_confidence(log_proba[rows], confidence)
@@ -182,7 +182,8 @@ class PredictionSetMixin(PartialLabelMixin):
     def predict_set(self, X: Any, coverage: Any = 0.9) -> np.ndarray:
         """Return a set of labels per sample, about as many with the true one as requested.
 
-        A set holds the labels from a probability up that `fit` has found without true labels.
+        A set holds the labels whose probability reaches a threshold, which `fit` chooses without
+        true labels.
 
         Parameters
         ----------
@@ -194,8 +195,9 @@ class PredictionSetMixin(PartialLabelMixin):
         Returns
         -------
         sets : ndarray of shape (n_samples, n_classes), dtype bool
-            Columns in the order of ``classes_``; at least the predicted class. It is itself a valid
-            candidate matrix. All classes if the training rows are too few for the coverage.
+            Columns in the order of ``classes_``; the matrix is itself a valid candidate matrix.
+            Each set holds at least the predicted class. It holds all classes if the training rows
+            are too few for the coverage.
 
         Notes
         -----

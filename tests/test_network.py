@@ -144,8 +144,9 @@ def test_skorch_callbacks_and_checkpoints_work(blobs, tmp_path):
     X, S, _ = blobs
     checkpoint = Checkpoint(monitor="loss_best", f_pickle=None, dirname=str(tmp_path))
     recorder = Recorder()
-    clf = CleanSEClassifier(callbacks=[recorder, checkpoint], lr=0.5, **QUICK).fit(X, S)
-    used = dict(clf.net_.callbacks_)["Recorder"]
+    callbacks = [("schedule", recorder), checkpoint]
+    clf = CleanSEClassifier(callbacks=callbacks, lr=0.5, **QUICK).fit(X, S)
+    used = dict(clf.net_.callbacks_)["schedule"]
     assert not hasattr(recorder, "events_")  # parameters stay as they were given
     assert used.events_.count("batch") == 6 * 8
     assert [e for e in used.events_ if e != "batch"] == [epoch["loss"] for epoch in clf.history_]
@@ -153,6 +154,15 @@ def test_skorch_callbacks_and_checkpoints_work(blobs, tmp_path):
     assert (tmp_path / "params.pt").exists()
     assert 0.49 < max(used.rates_) <= 0.5
     assert used.rates_[-1] < 0.005
+
+
+@pytest.mark.parametrize("changed", [{"n_networks": 1}, {"hidden_layer_sizes": (9,)}])
+def test_a_network_that_continues_keeps_its_layers(changed, blobs):
+    X, S, _ = blobs
+    clf = CleanSEClassifier(warm_start=True, **QUICK).fit(X, S).set_params(**changed)
+    for method in (clf.fit, clf.partial_fit):
+        with pytest.raises(ValueError, match=f"`{next(iter(changed))}` must be as in the first"):
+            method(X, S)
 
 
 def test_silent_by_default_and_one_bar_on_request(blobs, capfd):

@@ -46,6 +46,12 @@ def test_a_name_is_its_loss_and_may_be_added(cls, blobs, monkeypatch):
         np.testing.assert_array_equal(*found)
 
 
+def test_a_loss_returns_a_scalar(blobs):
+    X, S, _ = blobs
+    with pytest.raises(ValueError, match=r"must return a scalar, got shape \(\d+,\)"):
+        PartialLabelClassifier(lambda logits, *args: logits.sum(dim=1), **QUICK).fit(X, S)
+
+
 def test_a_search_chooses_among_losses_and_their_parameters(blobs):
     X, S, _ = blobs
     losses = ["cc", powered, Loss(powered, q=1.0), KEEPING, Loss("lws", beta=1), Loss("lws")]

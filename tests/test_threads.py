@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier, base
 
@@ -68,7 +69,23 @@ def test_as_many_threads_as_there_is_work_for(free_threads):
         assert torch.get_num_threads() == 6
 
 
+def test_overlapping_limits_restore_what_was_before(free_threads):
+    first, second = base.limit_threads(1), base.limit_threads(1)
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
 def test_a_users_setting_wins(free_threads, monkeypatch):
+    with threadpool_limits(1):
+        torch.set_num_threads(6)  # of the calling thread alone
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        with base.limit_threads(100e6):
+            now = [pool["num_threads"] for pool in threadpool_info()]
+            assert all(a <= b for a, b in zip(now, before, strict=True))
     torch.set_num_threads(3)
     with base.limit_threads(1):
         assert torch.get_num_threads() == 3

@@ -1,7 +1,9 @@
 """Who votes, what becomes of the votes, and the paper's literal form."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 from conftest import make_blobs
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -19,7 +21,7 @@ from sklearn_cleanse import (
     reconstructed_settings,
 )
 from sklearn_cleanse.candidates import check_candidates
-from sklearn_cleanse.losses import average_networks
+from sklearn_cleanse.losses import Loss, average_networks
 from sklearn_cleanse.network import _net
 from sklearn_cleanse.reweighting import temperature_at, weigh
 from sklearn_cleanse.votes._neighbors import (
@@ -34,7 +36,9 @@ QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 
 
 class SumOfNeighbors(ClassifierMixin, BaseEstimator):
-    """A user's own voter: the candidates of the five nearest rows."""
+    """A user's own voter: the candidates of the five nearest rows; its private names are free."""
+
+    _scores = _matched = _is_exact = _training_scores = {}
 
     def __init__(self, noise_rate=0.0, random_state=None):
         self.noise_rate = noise_rate
@@ -126,12 +130,46 @@ def test_votes_are_checked_and_vanish_outside_the_candidates(blobs):
     for voter, blend, message in [
         (Spoiled("classes_", np.flip), "auto", "keep the columns of S"),
         (Spoiled("candidate_proba_", lambda P: 9 * P), "auto", "must return probabilities"),
+        (Spoiled("candidate_proba_", lambda P: ["x"]), "auto", "a `candidate_proba_` of finite"),
+        (Spoiled("predict_proba", lambda f: lambda X: f(X)[:, :2]), 0.5, "numbers of shape"),
+        (Spoiled("predict_proba", lambda f: lambda X: np.nan * f(X)), 0.5, "must return finite"),
+        (PLCGRClassifier, "auto", r"Pass voter=PLCGRClassifier\(\)"),
         (Mute(), 0.5, "has no predict_proba"),
         ("neighbors", 0.5, "takes no part"),
         (None, 0.5, "takes no part"),
     ]:
         with pytest.raises(ValueError, match=message):
             CleanSEClassifier(voter=voter, voter_blend=blend, **QUICK).fit(X, S)
+    for found in (None, "auto", 1.0):
+        voter = Spoiled("noise_rate_", lambda rate, found=found: found, noise_rate=0.3)
+        with pytest.raises(ValueError, match="must have a `noise_rate_` from 0"):
+            CleanSEClassifier(voter=voter, noise_rate=0.3, **QUICK).fit(X, S)
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, np.ndarray.tolist, sp.csr_array])
+def test_votes_may_have_any_form_of_a_matrix(form, blobs):
+    X, S, _ = blobs
+    proba = [
+        CleanSEClassifier(voter=Spoiled("candidate_proba_", how), **QUICK).fit(X, S).predict_proba(X)
+        for how in (np.asarray, form)
+    ]
+    np.testing.assert_array_equal(*proba)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"loss": Loss("lws", beta=-1)},
+        {"loss": lambda logits, candidates: logits.sum()},
+        {"module_params": {"width": 2}},
+        {"module_params": {"n_networks": 3}},
+        {"hidden_layer_sizes": (0.5,)},
+    ],
+)
+def test_bad_parameters_raise_before_the_voter_is_fitted(params, blobs):
+    X, S, _ = blobs
+    with pytest.raises((ValueError, TypeError), match=f"{next(iter(params))}|beta|module="):
+        CleanSEClassifier(voter=Spoiled("missing", str), **{**QUICK, **params}).fit(X, S)
 
 
 def test_the_class_prior_of_a_voter_does_not_enter_predictions(blobs):

@@ -14,6 +14,9 @@ from ..candidates import check_memory
 from ._modules import MODULES, ByteDropout
 from ._net import PartialLabelNet
 
+#: Parameters that a network is built from and keeps.
+ARCHITECTURE = ("module", "hidden_layer_sizes", "n_networks")
+
 
 def build_net(estimator: Any, X: np.ndarray, n_inputs: int, device: str, seed: int):
     """Return an initialized net; ``X`` are some rows of features, ``n_inputs`` their columns.
@@ -40,11 +43,16 @@ def build_net(estimator: Any, X: np.ndarray, n_inputs: int, device: str, seed: i
         verbose=0,
     ).initialize()
     net.module = type(module)  # a pickle holds the weights once
+    net.built_from_ = {name: getattr(estimator, name) for name in ARCHITECTURE}
     return net
 
 
 def _build_module(estimator, X, n_inputs, n_classes, seed) -> nn.Module:
     module, params = estimator.module, dict(estimator.module_params or {})
+    for name in (params.keys() & ARCHITECTURE) if isinstance(module, str) else ():
+        raise ValueError(
+            f"`module_params` must not hold {name!r}, got {params}. Pass {name}= to the estimator."
+        )
     if isinstance(module, str):
         params["generator"] = torch.Generator().manual_seed(seed)
     if module == "mlp":

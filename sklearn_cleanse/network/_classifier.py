@@ -50,10 +50,9 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         `sklearn_cleanse.losses.Loss`, which has parameters or is your own.
     class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
         Class proportions that predictions are made for, if new rows have others than the training
-        rows, or if rare classes matter as much as others ("uniform"). A dict or a Series is read
-        by label, anything else in the order of ``classes_``. It may be changed after `fit`.
-        Passing ``class_proportions_`` has no effect. `disambiguate` does not use it. Where
-        candidates depend on the features, the odds are damped, up to their square root.
+        rows. "uniform" makes rare classes count as much as others. A dict or a Series is read by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`. Passing
+        ``class_proportions_`` has no effect. `disambiguate` does not use it.
     module : {"mlp", "resnet34"} or torch.nn.Module class, default="mlp"
         The network. A class is called with the number of features (of channels, for images) and
         the number of classes; it returns logits, or logits and a representation.
@@ -66,9 +65,10 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         Networks of the "mlp" that are trained side by side. Their mean probability predicts, which
         is more accurate than one.
     scaling : {"auto", "standard", "sqrt", "minmax", "common", "rank"} or None, default="auto"
-        How features are scaled inside the model; see `sklearn_cleanse.scaling.fit_scaling`. "auto"
-        takes the scaling under which candidates of left-out rows are predicted best, which needs
-        no true label.
+        How features are scaled inside the model: "standard" to z-scores, "sqrt" to z-scores of
+        signed square roots, "minmax" to the range 0 to 1, "common" by one factor for all features,
+        "rank" to normal scores of ranks. "auto" takes the one under which candidates of left-out
+        rows are predicted best, which needs no true label.
     max_epochs : int, default=30
         Passes over the training rows.
     batch_size : int or "auto", default="auto"
@@ -76,12 +76,13 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
     lr : float, default=0.01
         Learning rate; the peak of the "onecycle" schedule.
     schedule : {"onecycle", "constant"}, default="onecycle"
-        How the learning rate changes over the steps.
+        "onecycle" raises the learning rate to ``lr`` in the first 30 % of the steps, then lowers it
+        to about 0. "constant" keeps it.
     weight_decay : float or "auto", default="auto"
         L2 penalty on each network. "auto" takes 2e-4, and beyond 5,000 rows less in proportion.
     early_stopping : bool, default=False
-        Whether to hold out rows, stop when their approximated accuracy, which needs candidates
-        only, no longer grows, and keep the weights of the best epoch.
+        Whether to hold out rows, and stop when their approximated accuracy no longer grows. This
+        needs candidates only. The weights of the best epoch are kept.
     validation_fraction : float, default=0.1
         Proportion of rows held out by ``early_stopping``.
     n_iter_no_change : int, default=20
@@ -90,7 +91,7 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         Whether `fit` continues from the weights of the previous call. The network and its scaling
         stay as they are, and so does the device; other parameters may change.
     device : str, default="auto"
-        Where to train. "auto" takes CUDA, then MPS, then the CPU.
+        Device to fit on. "auto" takes CUDA, then MPS, then the CPU.
     random_state : int, RandomState instance or None, default=None
         Fixes weights, shuffling and dropout. Global generators are left alone.
     callbacks : list of skorch callbacks, default=None
@@ -103,8 +104,8 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     class_proportions_ : ndarray of shape (n_classes,)
-        Estimated proportion of each class among the training rows, as if each had one row more; 0
-        for a class that is never a candidate, whose probability no ``class_prior`` changes.
+        Estimated proportion of each class among the training rows, with one row added to each; 0
+        for a class that is never a candidate, whose probability ``class_prior`` does not change.
     candidate_proba_ : ndarray of shape (n_samples, n_classes)
         Probability of each candidate of the training rows.
     history_ : list of dict
@@ -122,7 +123,7 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, if they have any.
+        Names of the features, if they have any.
 
     See Also
     --------
@@ -214,12 +215,12 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, channels, height, width)
             Features, dense or (in two dimensions) sparse. They need no scaling. A missing value
-            (NaN) is replaced by the mean of its feature, and each feature with missing values in
-            training gets an indicator as a further input.
+            (NaN) counts as the mean of its feature. Each feature with missing values in training
+            gets an indicator input. Each channel of images is scaled as a whole.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
-            DataFrame whose columns are the classes; a float matrix of prior weights from 0 to 1; a
-            list of label sets; or labels of shape (n_samples,).
+            DataFrame whose columns are the classes; a matrix of prior weights from 0 to 1; a list
+            of label sets; or labels of shape (n_samples,).
         sample_weight : array-like of shape (n_samples,), default=None
             Scales each sample's loss. Zero leaves it out.
 
@@ -230,8 +231,8 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
 
         Notes
         -----
-        In an initialized torch process group, all ranks train one model, each called with all
-        rows; ``batch_size`` is that of a rank.
+        In an initialized torch process group, all ranks train one model together. Call `fit` with
+        all rows on every rank. ``batch_size`` counts the rows of one rank.
         """
         continues = self.warm_start and hasattr(self, "net_")
         return self._fit(X, y, sample_weight, continues=continues)
@@ -292,18 +293,18 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
             rng = np.random.RandomState(seed)
             used, weight, held_out = self._choose_rows(X, sample_weight, rng, one_epoch)
             own = candidates if len(used) == len(X) else candidates[used]
-            voter, votes, target = by_first(self._vote, X, used, own, device, seed, one_epoch)
-            self.noise_rate_ = float(getattr(voter, "noise_rate_", 0.0))
+            params = loss.resolve(own.mask, weight, device)
             if not continues:
                 self._scaler, self.scaling_ = by_first(self._fit_scaler, X, own, used, rng)
                 if torch.device(device).type != "mps":  # without double precision
                     self._scaler.to(device)
-            sets = None if target.mask is own.mask else own.mask
-            rows = CandidateRows(X, used, target, self._scaler, device, weight, sets)
             with own_random(self, device, seed):
-                net = self._make_net(rows, device, seed, continues)
+                net = self._make_net(X[used[:2]], device, seed, continues)  # before a long vote
+                voter, votes, target = by_first(self._vote, X, used, own, device, seed, one_epoch)
+                self.noise_rate_ = float(getattr(voter, "noise_rate_", 0.0))
+                sets = None if target.mask is own.mask else own.mask
+                rows = CandidateRows(X, used, target, self._scaler, device, weight, sets)
                 callbacks = self._all_callbacks(X, candidates, held_out, device)
-                params = loss.resolve(own.mask, weight, rows.device)
                 objective = self._objective(loss, params, votes, own, rows.device)
                 self._train(net, rows, objective, callbacks, one_epoch, seed)
             kept = None if one_epoch else voter
@@ -351,12 +352,13 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
                 kind = choose_scaling(X[used[some]], candidates.mask[some])
         return fit_scaling(X[used[order]], kind), kind
 
-    def _make_net(self, rows, device, seed, continues):
+    def _make_net(self, X, device, seed, continues):
         if continues:
+            self.net_.check_built_from(self)
             net = copy.deepcopy(self.net_)
         else:
-            inputs = rows.inputs(torch.arange(2))
-            net = build_net(self, rows.X[:1], inputs.shape[1], device, seed)
+            inputs = scale(self._scaler, X, torch.device(device))
+            net = build_net(self, X, inputs.shape[1], device, seed)
             check_output(net, inputs, len(self.classes_))
         # Initial weights are those of rank 0, dropout is not.
         give_generator(net.module_, seed + rank_and_size()[0])
@@ -364,12 +366,12 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
 
     def _all_callbacks(self, X, candidates, held_out, device):
         rank, size = rank_and_size()
-        callbacks = [("progress", Progress())] if self.verbose and not rank else []
+        callbacks = [("_progress", Progress())] if self.verbose and not rank else []
         if held_out is not None:
             rows = CandidateRows(X, held_out, candidates[held_out], self._scaler, device)
             callbacks += early_stopping(rows, self.n_iter_no_change)
         callbacks += copy.deepcopy(self.callbacks or [])
-        return callbacks + ([("distributed", Distributed())] if size > 1 else [])
+        return callbacks + ([("_distributed", Distributed())] if size > 1 else [])
 
     def _train(self, net, rows, objective, callbacks, one_epoch, seed):
         n, epochs, lr = len(rows), 1 if one_epoch else self.max_epochs, self.lr
@@ -486,8 +488,8 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Names and values. A dict such as ``module_params`` is set as a whole, and parameters of
-            a voter, such as ``voter__n_neighbors``, if ``voter`` is an object.
+            Names and values. A dict such as ``module_params`` is replaced as a whole. Parameters of
+            a voter, such as ``voter__n_neighbors``, can be set if ``voter`` is an object.
 
         Returns
         -------

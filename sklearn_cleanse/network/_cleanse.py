@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..base import PartialLabelMixin
+from ..base import PartialLabelMixin, ProbabilityMixin
 from ..calibration import PredictionSetMixin, calibrate_like, temper
 from ..candidates import Candidates, candidate_softmax, estimate_proportions
 from ..counts import COUNT_LOSSES
@@ -31,8 +31,8 @@ PROBABILITY_FLOOR = 1e-2
 def paper_settings() -> dict[str, Any]:
     """Return the paper's own form of CleanSE, as arguments of `CleanSEClassifier`.
 
-    One hidden layer of 500 units without batch norm, on z-scores, is not printed in the paper; it
-    reproduces the paper's figures of CC and RC.
+    The paper does not give its network. One hidden layer of 500 units without batch norm, on
+    z-scores, reproduces its CC and RC.
 
     Returns
     -------
@@ -106,38 +106,43 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         estimator with ``fit(X, S)`` and ``candidate_proba_`` can vote: it is cloned and fitted on
         the training rows. None: no votes.
     voter_blend : float in [0, 1] or "auto", default="auto"
-        Weight of the voter's log-probabilities, beside those of the network, in predictions. "auto"
-        takes half of ``voter_.count_strength_`` for a kernel voter that stands on all rows, and
+        Weight of the voter in predictions, which average its log-probabilities and the network's.
+        "auto" takes half of ``voter_.count_strength_`` for a kernel voter without components, and
         otherwise 0.
     temperature : float, default=3.0
-        T of Eq. (4): how much more a candidate that the votes name counts than the others. It falls
-        to 1 over the epochs. 1 switches the votes off.
+        T of Eq. (4): the weight of a candidate that the votes name, where the others have 1. It
+        falls to 1 over the epochs. 1 switches the votes off.
     count_weight : float, default=1e-3
         λ of Eq. (15), the weight of the count loss. 0 switches it off.
     count_loss : {"interval", "entropy", "proportion"}, default="interval"
         "interval" is -log P of the interval of Eq. (9), "entropy" the -P log P of Eq. (10),
         "proportion" the Kullback-Leibler form for large data, Eq. (14).
     count_every : int, default=4
-        Steps from one count loss to the next, which stands for those in between. 1 counts in each
-        step, as the paper does, and takes a fifth more time.
+        Compute the count loss in every ``count_every``-th step, with as many times its weight. 1,
+        as in the paper, takes a fifth more time.
     noise_rate : float in [0, 1) or "auto", default=0.0
-        Proportion of rows whose true label is not a candidate. Otherwise than at 0, votes may name
-        any label, the network trains on all of them, and counts bound nothing. "auto" estimates
-        the proportion without true labels. `disambiguate` stays inside the candidates.
+        Proportion of rows whose true label is not a candidate. Above 0, votes may name any label,
+        the network trains on all labels, and counts have no bounds. "auto" estimates the proportion
+        without true labels. `disambiguate` stays inside the candidates.
     <shared>
     voter_ : estimator or None
         The fitted voter. None for neighbors, without votes, and after `partial_fit`.
     noise_rate_ : float
-        The proportion of rows without their true label that the votes used.
+        The noise rate that the votes used.
     proba_temperature_ : float
-        Temperature of the probabilities: in the mean they are as confident as those of a kernel
-        voter, which are calibrated by candidates alone. It does not change predictions. 1 with any
+        Temperature of the probabilities. It makes their mean confidence that of a kernel voter,
+        which is calibrated by candidates alone. It does not change predictions. It is 1 with any
         other voter, without votes, and after `partial_fit`.
 
     See Also
     --------
     PartialLabelClassifier : The same network without votes and counts.
     CleanSEKernelClassifier : The votes alone, without a network.
+
+    Notes
+    -----
+    Where candidates depend on the features, the effect of ``class_prior`` is damped: its odds enter
+    as a power, from 1 down to 1/2.
 
     References
     ----------
@@ -240,6 +245,10 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
     def _vote(self, X, used, candidates, device, seed, one_epoch):
         """Let the voter vote on the rows to train on, before training or during it."""
         voter = VOTERS[self.voter]() if isinstance(self.voter, str) else self.voter
+        if isinstance(voter, type):
+            raise ValueError(
+                f"`voter` must be an estimator, got a class. Pass voter={voter.__name__}()."
+            )
         is_voting = voter is not None and self.temperature != 1
         params = voter.get_params(deep=False) if is_voting else {}
         if self.noise_rate != 0 and "noise_rate" not in params:
@@ -273,10 +282,16 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         own = isinstance(voter, PartialLabelMixin)  # which reads the record as it is
         voter.fit(rows, candidates if own else candidates.to_frame())
         votes = _read_votes(voter, candidates)
-        if getattr(voter, "noise_rate_", 0.0):
-            candidates = spread_noise(candidates, voter.noise_rate_)
+        found = getattr(voter, "noise_rate_", "none" if self.noise_rate else 0.0)
+        if not (isinstance(found, Real) and 0 <= found < 1):
+            raise ValueError(
+                "`voter` must have a `noise_rate_` from 0 to below 1 after `fit` with "
+                f"noise_rate={self.noise_rate!r}, got {found!r}. Set it in its `fit`."
+            )
+        if found:
+            candidates = spread_noise(candidates, found)
         # A network outgrows the votes of components sooner. A single epoch has full votes.
-        end = 1.0 if getattr(voter, "_is_exact", True) else 0.5
+        end = 1.0 if _is_exact(voter, otherwise=True) else 0.5
         return voter, ConstantVotes(votes, None if one_epoch else end), candidates
 
     def _objective(self, loss, params, votes, candidates, device):
@@ -289,8 +304,7 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
 
     def _blend(self):
         if self.voter_blend == "auto":
-            is_exact = getattr(self.voter_, "_is_exact", False)
-            return 0.5 * self.voter_.count_strength_ if is_exact else 0.0
+            return 0.5 * self.voter_.count_strength_ if _is_exact(self.voter_) else 0.0
         return 0.0 if self.voter_ is None else float(self.voter_blend)
 
     def _log_proba(self, X):
@@ -305,14 +319,14 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         if not blend:
             return log_proba
         if scores is None:
-            scores = getattr(self.voter_, "_scores", self.voter_.predict_proba)(X)
+            scores = _scores_of(self.voter_, X, log_proba.shape)
         floor = min(PROBABILITY_FLOOR, 1 / scores.shape[1])
         scores = np.log(np.maximum(scores, floor))
         return log_softmax((1 - blend) * log_proba + blend * log_softmax(scores, axis=1), axis=1)
 
     def _fit_proba(self, X, used):
         scores = None
-        if len(used) == len(X) and hasattr(self.voter_, "_training_scores"):
+        if len(used) == len(X) and isinstance(self.voter_, CleanSEKernelClassifier):
             scores = self.voter_._training_scores()  # in closed form, without a second kernel
         log_proba = self._blended(X, scores)
         self.proba_temperature_, self._scored = calibrate_like(self.voter_, log_proba[used])
@@ -333,15 +347,37 @@ if (_text := PartialLabelClassifier.__doc__) and CleanSEClassifier.__doc__:
     CleanSEClassifier.__doc__ = CleanSEClassifier.__doc__.replace("    <shared>", _shared)
 
 
+def _is_exact(voter: Any, otherwise: bool = False) -> bool:
+    """Return whether a kernel voter stands on all rows; other voters have nothing of the kind."""
+    return voter._is_exact if isinstance(voter, CleanSEKernelClassifier) else otherwise
+
+
+def _scores_of(voter: Any, X: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return what a voter predicts, or raise if it is not a finite number per row and class."""
+    if isinstance(voter, ProbabilityMixin):
+        return voter._scores(X)
+    scores = np.asarray(voter.predict_proba(X), dtype=float)
+    if scores.shape != shape or not np.isfinite(scores).all():
+        raise ValueError(
+            f"`predict_proba` of the voter must return finite numbers of shape {shape}, got "
+            f"{type(voter).__name__} with shape {scores.shape}. Correct it, or pass voter_blend=0."
+        )
+    return scores
+
+
 def _read_votes(voter: Any, candidates: Candidates) -> torch.Tensor:
     """Return a fitted voter's votes, or raise if they are not a finite number per label."""
     votes: Any = getattr(voter, "label_proba_", None)
     votes = getattr(voter, "candidate_proba_", None) if votes is None else votes
-    votes = votes.toarray() if hasattr(votes, "toarray") else votes
-    if votes is None or np.shape(votes) != candidates.mask.shape or not np.isfinite(votes).all():
+    try:
+        votes = votes.toarray() if hasattr(votes, "toarray") else votes
+        votes = np.asarray(votes, dtype=float)
+    except (TypeError, ValueError):  # reported below
+        votes = np.empty(0)
+    if votes.shape != candidates.mask.shape or not np.isfinite(votes).all():
         raise ValueError(
             "`voter` must have a `candidate_proba_` of finite numbers after `fit`, of shape "
-            f"{candidates.mask.shape}, got {type(voter).__name__} with shape {np.shape(votes)}."
+            f"{candidates.mask.shape}, got {type(voter).__name__} with shape {votes.shape}."
         )
     classes = getattr(voter, "classes_", candidates.classes)
     if not np.array_equal(classes, candidates.classes):

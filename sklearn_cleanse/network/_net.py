@@ -1,8 +1,10 @@
 """The training: skorch's loop, with the reweighted loss plus λ times the count loss, Eq. (15)."""
 
-import dis
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,6 +66,15 @@ class PartialLabelNet(NeuralNet):
     def _default_callbacks(self):
         return []
 
+    def check_built_from(self, estimator):
+        """Raise if the estimator's parameters no longer describe the network."""
+        for name, built in self.built_from_.items():
+            if not np.array_equal(value := getattr(estimator, name), built):
+                raise ValueError(
+                    f"`{name}` must be as in the first fit, {built!r}, got {value!r}. Set it back, "
+                    "or fit a new estimator."
+                )
+
     def train(self, rows, objective, callbacks, *, epochs, batch_size, lr, weight_decay, generator):
         """Train from the present weights; objective and callbacks belong to this call alone."""
         self.objective_, self.callbacks, self.generator_ = objective, callbacks, generator
@@ -90,11 +101,12 @@ class PartialLabelNet(NeuralNet):
     # -- hooks of skorch ---------------------------------------------------------------------
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
-        try:
-            return super().fit_loop(X, y, epochs, **kwargs)
-        except KeyboardInterrupt as stop:  # skorch would end quietly
-            self.interrupted_ = not _is_stop_of_callback(stop)
-            return self
+        with _note_interrupts() as pressed:
+            try:
+                return super().fit_loop(X, y, epochs, **kwargs)
+            except KeyboardInterrupt:  # by which callbacks stop, too; skorch would end quietly
+                self.interrupted_ = bool(pressed)
+                return self
 
     def get_iterator(self, dataset, training=False):
         return Batches(dataset, self.batch_size, self.generator_)
@@ -150,6 +162,10 @@ class PartialLabelNet(NeuralNet):
             votes = objective.votes.of_batch(X, representation, batch)
             weights = weights if votes is None else self._weigh(weights, weights, votes)
         loss = base = self._base_loss(logits, batch.mask, weights, batch.sample_weight)
+        if base.dim():
+            raise ValueError(
+                f"`loss` must return a scalar, got shape {tuple(base.shape)}. Return its mean."
+            )
         if objective.count_weight > 0 and self.step_ % objective.count_every == 0:
             count = self._count_loss(average_networks(logits), batch.mask)
             n_counted = -(-self.n_steps_ // objective.count_every)
@@ -220,15 +236,18 @@ def largest_bound(upper: Tensor, n_rows: int) -> int:
     return int(upper.max()) if upper.device.type == "cpu" else n_rows
 
 
-def _is_stop_of_callback(stop: KeyboardInterrupt) -> bool:
-    """Return whether a callback raised it, by a raise statement, to end the training."""
-    last = stop.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None or not isinstance(last.tb_frame.f_locals.get("self"), Callback):
-        return False
-    # Ctrl-C can arrive in a callback as well, but not at a raise statement.
-    return last.tb_frame.f_code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+@contextmanager
+def _note_interrupts() -> Iterator[list]:
+    """Give a list to which each Ctrl-C is added; Python delivers it to the main thread alone."""
+    pressed, before = [], signal.getsignal(signal.SIGINT)
+    watches = threading.current_thread() is threading.main_thread() and callable(before)
+    if watches:
+        signal.signal(signal.SIGINT, lambda *args: pressed.append(args) or before(*args))
+    try:
+        yield pressed
+    finally:
+        if watches:
+            signal.signal(signal.SIGINT, before)
 
 
 class Progress(Callback):
@@ -275,14 +294,14 @@ def early_stopping(rows: CandidateRows, patience: int) -> list[tuple[str, Callba
         load_best=True,
         sink=noop,
     )
-    return [("validation", ValidationScore(rows)), ("early_stopping", stop)]
+    return [("_validation", ValidationScore(rows)), ("_early_stopping", stop)]
 
 
 def one_cycle(peak: float, n_steps: int) -> tuple[str, Callback]:
     """Let the learning rate rise to a peak and fall; of one step more, as the last has rate 0."""
     how = {"max_lr": peak, "total_steps": n_steps + 1, "last_epoch": -1}
-    return "schedule", LRScheduler(OneCycleLR, step_every="batch", event_name=None, **how)
+    return "_schedule", LRScheduler(OneCycleLR, step_every="batch", event_name=None, **how)
 
 
 #: Callbacks that belong to one call of `train`.
-OWN_CALLBACKS = ("schedule", "progress", "validation", "early_stopping", "distributed")
+OWN_CALLBACKS = ("_schedule", "_progress", "_validation", "_early_stopping", "_distributed")
