@@ -7,8 +7,8 @@
 With ``--no-venv`` they run in the present environment, which then has what they need.
 """
 
-import re
-import tomllib
+import os
+import shutil
 from pathlib import Path
 
 import nox
@@ -16,12 +16,12 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
 CONSTRAINTS = ("-c", "constraints.txt")
+PROJECT = nox.project.load_toml("pyproject.toml")
 
 
 def install(session, *what, group=None):
     if session.virtualenv.venv_backend != "none":
-        project = nox.project.load_toml("pyproject.toml")
-        others = nox.project.dependency_groups(project, group) if group else ()
+        others = nox.project.dependency_groups(PROJECT, group) if group else ()
         session.install("-q", *CONSTRAINTS, *what, *others)
 
 
@@ -34,7 +34,7 @@ def tests(session):
 
 @nox.session(default=False)
 def slow(session):
-    """The slow tests: fuzzing, kills, a cluster, the quick form of the paper's experiments."""
+    """The slow tests: fuzzing, kills, a cluster, the paper's quick form. Linux and macOS only."""
     install(session, "-e", ".[test]")
     session.run("python", "-m", "pytest", "-n", "auto", "-m", "slow", *session.posargs)
 
@@ -67,6 +67,15 @@ def docs(session):
     session.run("python", "-m", "sphinx", "-q", "-W", "--keep-going", *gallery, *out)
 
 
+def pins(session, names):
+    """Write the lines of constraints.txt for some names to a file; return its path."""
+    lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
+    path = Path(session.create_tmp(), "pins.txt")
+    kept = [line for line in lines if line.split("==")[0] in names]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    return str(path)
+
+
 @nox.session(name="tests-oldest", default=False)
 def tests_oldest(session):
     """The core's tests with the oldest versions that pyproject.toml admits.
@@ -74,47 +83,51 @@ def tests_oldest(session):
     torch stays at the pinned version: older ones bring gigabytes of GPU libraries. Old releases
     warn of their newer neighbors, so warnings do not fail here.
     """
-    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"]]
-    for extra in ("plots", "data"):
-        wanted += project["optional-dependencies"][extra]
-    floors = [name.replace(">=", "==") for name in wanted if not name.startswith("torch")]
-    pins = Path("constraints.txt").read_text(encoding="utf-8")
-    tools = "torch|pyarrow|pytest|pytest-xdist|hypothesis|fast-poibin"
-    floors += re.findall(rf"^(?:{tools})==.+$", pins, re.M)
-    path = Path(session.create_tmp(), "floors.txt")
-    path.write_text("\n".join(floors), encoding="utf-8")
-    tools = ("fast-poibin", "hypothesis", "pyarrow", "pytest", "pytest-xdist")
-    session.install("-q", "-c", str(path), "-e", ".[plots,data]", *tools)
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    admitted = [*project["dependencies"], *extras["plots"], *extras["data"], *extras["test"]]
+    tools = ("fast-poibin", "hypothesis", "pytest", "pytest-xdist", "torch")
+    others = [name for name in admitted if ">=" in name and name.split(">=")[0] not in tools]
+    floors = [name.replace(">=", "==") for name in others]
+    session.install("-q", "-c", pins(session, tools), "-e", ".[plots,data]", *floors, *tools)
     names = "candidates comparison counts datasets_generate datasets_mat features kernel"
     names += " kernel_cleanse losses metrics model_selection network scaling voters"
     files = [f"tests/test_{name}.py" for name in names.split()]
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-n",
-        "auto",
-        "-o",
-        "filterwarnings=",
-        "--disable-warnings",
-        *files,
-    )
+    ignored = ("-o", "filterwarnings=", "--disable-warnings")
+    session.run("python", "-m", "pytest", "-n", "auto", *ignored, *files)
+
+
+@nox.session(name="tests-newest", default=False)
+def tests_newest(session):
+    """The tests with the newest version of every dependency; of torch with `-- --torch`.
+
+    Otherwise torch stays at the pinned version, as the newest may bring gigabytes of GPU libraries.
+    The workflow sets PIP_EXTRA_INDEX_URL to an index of those without.
+    """
+    pinned = () if "--torch" in session.posargs else ("torch",)
+    session.install("-q", "-c", pins(session, pinned), "-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto")
 
 
 @nox.session(default=False)
 def build(session):
-    """Wheel and sdist, and the wheel outside the checkout without any extra."""
-    folder = Path(session.create_tmp()).resolve()
+    """Wheel and sdist in dist/, and the wheel outside the checkout without any extra.
+
+    `nox -s build -- v1.2.3` fails if that is not the tag of the version.
+    """
+    folder, dist = Path(session.create_tmp()).resolve(), Path("dist").resolve()
+    shutil.rmtree(dist, ignore_errors=True)
     session.install("-q", *CONSTRAINTS, "build", "twine")
-    session.run("python", "-m", "build", "--outdir", str(folder / "dist"), silent=True)
-    built = sorted(map(str, (folder / "dist").glob("*")))
-    session.run("twine", "check", "--strict", *built)
-    wheel = next(name for name in built if name.endswith(".whl"))
+    session.run("python", "-m", "build", "--outdir", str(dist), silent=True)
+    session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+    (wheel,) = dist.glob("*.whl")
+    tag = f"v{wheel.name.split('-')[1]}"
+    if session.posargs not in ([], [tag]):
+        session.error(f"The tag must be {tag}, got {' '.join(session.posargs)}.")
     session.run("python", "-m", "venv", "--clear", str(folder / "smoke"))
-    python = str(folder / "smoke" / "bin" / "python")
+    python = str(folder / "smoke" / ("Scripts" if os.name == "nt" else "bin") / "python")
     smoke = Path(".ci/smoke.py").resolve()
-    session.run(python, "-m", "pip", "install", "-q", *CONSTRAINTS, wheel, external=True)
+    session.run(python, "-m", "pip", "install", "-q", *CONSTRAINTS, str(wheel), external=True)
     with session.chdir(folder):
         session.run(python, str(smoke), external=True)
 

@@ -1,8 +1,10 @@
 """Does the installed package work, outside the checkout and without any extra?"""
 
 import importlib.metadata
+import pkgutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sklearn.datasets import load_iris
 
@@ -23,7 +25,12 @@ for model in (CleanSEClassifier(max_epochs=20, random_state=0), DPCLSClassifier(
     assert found > 0.9, f"{model} finds {found:.0%} of the labels"
     print(f"{type(model).__name__} finds {found:.0%} of the true labels")
 
-# Every public name can be imported; matplotlib and h5py are needed only when they are used.
-for name in (*sklearn_cleanse.__all__, *sklearn_cleanse._SUBMODULES):
+# Every name and module can be imported; matplotlib and h5py are needed only when they are used.
+modules = [module.name for module in pkgutil.iter_modules(sklearn_cleanse.__path__)]
+for name in (*sklearn_cleanse.__all__, *modules):
     getattr(sklearn_cleanse, name)
 print(f"sklearn_cleanse {sklearn_cleanse.__version__} works")
+
+if TYPE_CHECKING:  # names have their types, and no others exist: else mypy reports unused `ignore`s
+    number: int = load_model  # type: ignore[assignment]
+    nothing = sklearn_cleanse.NoSuchName  # type: ignore[attr-defined]

@@ -126,9 +126,9 @@ class PartialLabelMixin(ClassifierMixin):
         save(self, path)
         return self
 
-    def _prior_odds(self):
+    def _prior_odds(self) -> np.ndarray:
         """Return the ratio of the requested class proportions to those of the training rows."""
-        wanted = check_class_prior(self.class_prior, self.classes_)
+        wanted: Any = check_class_prior(self.class_prior, self.classes_)
         own = self.class_proportions_
         if isinstance(self.class_prior, str):
             wanted = (own > 0) / (own > 0).sum()

@@ -82,8 +82,8 @@ def weigh_dependence(dependence: float) -> float:
 
 def set_likelihood(prior: np.ndarray, noise_rate: float) -> np.ndarray:
     """Return how likely each row's set is under each label, up to a factor per row."""
-    size = (prior > 0).sum(axis=1, keepdims=True)
-    outside = noise_rate * size / np.maximum(prior.shape[1] - size, 1)
+    size: np.ndarray = (prior > 0).sum(axis=1, keepdims=True)
+    outside: np.ndarray = noise_rate * size / np.maximum(prior.shape[1] - size, 1)
     return np.where(prior > 0, (1 - noise_rate) * size * prior.astype(np.float64), outside)
 
 

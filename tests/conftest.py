@@ -1,4 +1,6 @@
 import os
+import sys
+from collections import Counter
 from pathlib import Path
 
 # Before scipy is imported: scikit-learn's array API checks are skipped without it.
@@ -53,25 +55,43 @@ def make_blobs(n_samples=120, n_classes=3, flip=0.4, seed=0):
 
 # Where the field's data sets are, if anywhere: in the folder named, or beside the checkout.
 REAL = Path(os.environ.get("SKLEARN_CLEANSE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-NOT_HERE = "needs a data set that is not here"
 
 
 def need(*parts):
     """Return a path within the real data; a test that needs it and has it not is counted below."""
     path = REAL.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"{NOT_HERE}: {path}")
+        pytest.skip(f"needs a data set that is not here: {path}")
     return path
 
 
-def pytest_terminal_summary(terminalreporter, config):
+# What tests call, by functions or fixtures, and this platform lacks; they are marked `elsewhere`.
+LACKING = {"chmod", "mkfifo", "symlink_to", "ranks"} if sys.platform == "win32" else set()
+if np.finfo(np.longdouble).eps == np.finfo(float).eps:  # Windows and Macs
+    LACKING |= {"longdouble", "pmf"}
+LEFT_OUT = Counter()  # tests by their marks
+
+
+def pytest_itemcollected(item):
+    if LACKING & {*getattr(item, "function", need).__code__.co_names, *item.fixturenames}:
+        item.add_marker("elsewhere")
+
+
+def pytest_deselected(items):
+    LEFT_OUT.update(mark.name for item in items for mark in item.iter_markers())
+
+
+def pytest_sessionfinish(session):  # in a worker of pytest-xdist; all leave out the same tests
+    getattr(session.config, "workeroutput", {})["left_out"] = dict(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    dict.update(LEFT_OUT, getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", ())
-    count = sum(NOT_HERE in str(report.longrepr) for report in skipped)
-    if count:
-        needing = "1 test needs" if count == 1 else f"{count} tests need"
-        terminalreporter.write_line(f"{needing} data sets that are not here: {REAL}", yellow=True)
-    if config.option.markexpr == "not slow":
-        files = Path(__file__).parent.glob("test_*.py")
-        texts = [path.read_text(encoding="utf-8") for path in files]
-        count = sum(text.count("@pytest.mark.slow") for text in texts)
-        terminalreporter.write_line(f"{count} slow test functions were left out: nox -s slow")
+    LEFT_OUT["data"] = sum("data" in report.keywords for report in skipped)
+    for mark in filter(LEFT_OUT.get, ("slow", "elsewhere", "data")):  # `pytest --markers` explains
+        terminalreporter.write_line(f"{LEFT_OUT[mark]} tests left out: {mark}", yellow=True)

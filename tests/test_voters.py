@@ -38,7 +38,7 @@ QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 6, "random_state": 0}
 class SumOfNeighbors(ClassifierMixin, BaseEstimator):
     """A user's own voter: the candidates of the five nearest rows; its private names are free."""
 
-    _scores = _matched = _is_exact = _training_scores = {}
+    _scores = _matched = _is_exact = _training_scores = 0
 
     def __init__(self, noise_rate=0.0, random_state=None):
         self.noise_rate = noise_rate
@@ -149,11 +149,9 @@ def test_votes_are_checked_and_vanish_outside_the_candidates(blobs):
 @pytest.mark.parametrize("form", [pd.DataFrame, np.ndarray.tolist, sp.csr_array])
 def test_votes_may_have_any_form_of_a_matrix(form, blobs):
     X, S, _ = blobs
-    proba = [
-        CleanSEClassifier(voter=Spoiled("candidate_proba_", how), **QUICK).fit(X, S).predict_proba(X)
-        for how in (np.asarray, form)
-    ]
-    np.testing.assert_array_equal(*proba)
+    voters = [Spoiled("candidate_proba_", how) for how in (np.asarray, form)]
+    fits = [CleanSEClassifier(voter=voter, **QUICK).fit(X, S) for voter in voters]
+    np.testing.assert_array_equal(*(clf.predict_proba(X) for clf in fits))
 
 
 @pytest.mark.parametrize(

@@ -301,4 +301,4 @@ def _posterior(answers: Answers, accuracies: np.ndarray) -> Any:
     np.maximum.at(top, rows, evidence)
     proba, n_given = np.exp(evidence - top[rows]), np.bincount(rows, minlength=len(top))
     total = np.bincount(rows, proba, len(top)) + (n_classes - n_given) * np.exp(-top)
-    return np.maximum(proba / total[rows], _LEAST_WEIGHT)
+    return np.asarray(np.maximum(proba / total[rows], _LEAST_WEIGHT))

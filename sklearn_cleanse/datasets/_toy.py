@@ -222,4 +222,4 @@ def _tail(n_classes: int, imbalance: Any) -> np.ndarray:
     if not isinstance(imbalance, Real) or not 1 <= float(imbalance) < np.inf:
         raise ValueError(f"`imbalance` must be a number of at least 1, got {imbalance!r}.")
     proportions = float(imbalance) ** -np.linspace(0, 1, n_classes)
-    return proportions / proportions.sum()
+    return np.asarray(proportions / proportions.sum())

@@ -285,7 +285,7 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
             X = check_features(self, X, reset=not continues, allow_images=True)
             known = self.classes_ if continues else classes
             candidates = check_candidates(y, n_samples=len(X), classes=known)
-            self.classes_ = candidates.classes
+            self.classes_: np.ndarray = candidates.classes
             check_class_prior(self.class_prior, self.classes_)
             rng = by_first(check_random_state, self.random_state)
             n_before = len(self.net_.history) if continues else 0
@@ -411,7 +411,7 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
             row_weight = np.zeros(len(X))
             row_weight[used] = weight / weight.mean()
         mass = class_mass(label_proba, candidates.mask, row_weight)
-        self._class_mass = mass + self._class_mass if adds else mass
+        self._class_mass: np.ndarray = mass + self._class_mass if adds else mass
 
     def _fit_proba(self, X, used):
         """Calibrate, if there is anything to do so by; return log-probabilities of all rows."""
@@ -473,7 +473,7 @@ class PartialLabelClassifier(ProbabilityMixin, BaseEstimator):
         """
         check_is_fitted(self, "net_")
         self.net_.optimizer_.state.clear()
-        vars(self).pop("candidate_proba_", None)
+        self.__dict__.pop("candidate_proba_", None)
         if not self._blend():
             self.voter_ = None
         return self

@@ -22,7 +22,7 @@ from ._net import ConstantVotes, Objective
 
 __all__ = ["CleanSEClassifier", "paper_settings", "reconstructed_settings"]
 
-VOTERS = {"kernel": CleanSEKernelClassifier, "neighbors": NeighborVoter}
+VOTERS: dict[str, Any] = {"kernel": CleanSEKernelClassifier, "neighbors": NeighborVoter}
 
 #: Scores of a voter count as at least this probability in predictions.
 PROBABILITY_FLOOR = 1e-2
@@ -283,13 +283,13 @@ class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
         voter.fit(rows, candidates if own else candidates.to_frame())
         votes = _read_votes(voter, candidates)
         found = getattr(voter, "noise_rate_", "none" if self.noise_rate else 0.0)
-        if not (isinstance(found, Real) and 0 <= found < 1):
+        if not (isinstance(found, Real) and 0 <= float(found) < 1):
             raise ValueError(
                 "`voter` must have a `noise_rate_` from 0 to below 1 after `fit` with "
                 f"noise_rate={self.noise_rate!r}, got {found!r}. Set it in its `fit`."
             )
         if found:
-            candidates = spread_noise(candidates, found)
+            candidates = spread_noise(candidates, float(found))
         # A network outgrows the votes of components sooner. A single epoch has full votes.
         end = 1.0 if _is_exact(voter, otherwise=True) else 0.5
         return voter, ConstantVotes(votes, None if one_epoch else end), candidates

@@ -173,7 +173,7 @@ class _Residual(nn.Module):
             _convolution(wider, wider),
             nn.BatchNorm2d(wider),
         )
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels != wider:
             self.shortcut = nn.Sequential(
                 _convolution(channels, wider, stride, size=1), nn.BatchNorm2d(wider)

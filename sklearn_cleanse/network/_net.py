@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -79,7 +79,8 @@ class PartialLabelNet(NeuralNet):
         """Train from the present weights; objective and callbacks belong to this call alone."""
         self.objective_, self.callbacks, self.generator_ = objective, callbacks, generator
         self.max_epochs, self.batch_size, self.interrupted_ = epochs, batch_size, False
-        self.n_before_, self.parts_, self.counts_, self.began_ = len(self.history), [], [], 0.0
+        self.n_before_, self.began_ = len(self.history), 0.0
+        self.parts_, self.counts_ = list[Any](), list[Any]()
         for group in self.optimizer_.param_groups:
             group.update(lr=lr, betas=(0.9, 0.999), weight_decay=weight_decay)
         self.initialize_callbacks()
@@ -96,7 +97,8 @@ class PartialLabelNet(NeuralNet):
         del self.objective_, self.generator_, self.parts_, self.counts_, self.began_
         if self.interrupted_ and not any("seconds" in e for e in self.history[self.n_before_ :]):
             raise KeyboardInterrupt("Training was interrupted before its first epoch ended.")
-        self.callbacks = self.callbacks_ = [c for c in self.callbacks_ if c[0] not in OWN_CALLBACKS]
+        self.callbacks_: list[Any] = [c for c in self.callbacks_ if c[0] not in OWN_CALLBACKS]
+        self.callbacks = self.callbacks_
 
     # -- hooks of skorch ---------------------------------------------------------------------
 
@@ -203,12 +205,12 @@ class PartialLabelNet(NeuralNet):
             source.keep(rows, loss.confidences(logits, mask))
 
     def on_epoch_end(self, net, **kwargs):
-        base, covered, sizes = zip(*self.parts_, strict=True)
-        base = float(np.average(torch.stack(base).tolist(), weights=sizes))
+        bases, covered, sizes = zip(*self.parts_, strict=True)
+        base = float(np.average(torch.stack(bases).tolist(), weights=sizes))
         count = 0.0
         if self.counts_:
-            count, weights = zip(*self.counts_, strict=True)
-            count = float(np.average(torch.stack(count).tolist(), weights=weights))
+            counts, weights = zip(*self.counts_, strict=True)
+            count = float(np.average(torch.stack(counts).tolist(), weights=weights))
         total = base + self.objective_.count_weight * count
         if not np.isfinite(total):
             raise FloatingPointError(
@@ -239,7 +241,7 @@ def largest_bound(upper: Tensor, n_rows: int) -> int:
 @contextmanager
 def _note_interrupts() -> Iterator[list]:
     """Give a list to which each Ctrl-C is added; Python delivers it to the main thread alone."""
-    pressed, before = [], signal.getsignal(signal.SIGINT)
+    pressed, before = cast(Any, ([], signal.getsignal(signal.SIGINT)))
     watches = threading.current_thread() is threading.main_thread() and callable(before)
     if watches:
         signal.signal(signal.SIGINT, lambda *args: pressed.append(args) or before(*args))

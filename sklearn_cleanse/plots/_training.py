@@ -81,7 +81,7 @@ class TrainingCurveDisplay:
         self.axes_ = np.ravel(axes_for(ax, ncols=2, figsize=(9, 3.6)))
         if len(self.axes_) != 2:
             raise ValueError(f"`ax` must be two Axes, for losses and rates, got {len(self.axes_)}.")
-        self.figure_, self.lines_ = self.axes_[0].figure, {}
+        self.figure_, self.lines_ = self.axes_[0].figure, dict[str, object]()
         table = pd.DataFrame(self.history)
         table.index = table.get("epoch", table.index + 1)
         table = table.apply(pd.to_numeric, errors="coerce")

@@ -256,7 +256,7 @@ def _invert(K: Tensor) -> Tensor:
     columns = K.mT  # LAPACK reads by columns
     try:
         torch.linalg.cholesky(columns, upper=True, out=columns)
-    except torch.linalg.LinAlgError as error:
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         message = "`alpha` must be larger, as the kernel of these rows is singular."
         raise ValueError(message) from error
     return torch.cholesky_inverse(columns, upper=True, out=columns).mT
