@@ -2,15 +2,20 @@
 
 Tables between ``<!-- table: … -->`` and ``<!-- /table -->``, and the page in ``generated``, are
 written by ``examples/paper/tables.py --update`` and committed: a build needs no results.
+
+Pages are plain Markdown, so that they can be read in the repository too. `complete` adds what only
+Sphinx knows: the gallery, the list of pages, and the pages of the API.
 """
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
 import docutils.nodes
 import sphinx_gallery.gen_gallery
 from latex2mathml.converter import convert
+from sphinx.addnodes import pending_xref
 from sphinx.util import logging
 
 # The checkout's own package, whether it is installed or not, and the order of the gallery.
@@ -36,14 +41,13 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "api/generated/names.rst"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 
-autosummary_generate = True
 # A method that overrides one of torch or scikit-learn must not appear with their words.
 autodoc_inherit_docstrings = False
 autodoc_typehints = "none"
@@ -85,6 +89,84 @@ sphinx_gallery_conf = {
 }
 
 
+TOCTREE = """
+```{toctree}
+:hidden:
+
+Start <start>
+Data <data>
+Labels <labels>
+Selection <selection>
+Networks <networks>
+Methods <methods>
+How it works <how_it_works>
+Results <results>
+Examples <auto_examples/index>
+API <api>
+Contributing <contributing>
+Changes <changes>
+```
+"""
+AUTOSUMMARY = """```{{eval-rst}}
+.. currentmodule:: {}
+
+.. autosummary::
+   :toctree: api/generated/
+   :nosignatures:
+
+   {}
+```"""
+MANUAL = "../examples/paper/README.md"
+INCLUDE = f"""```{{include}} {MANUAL}
+:heading-offset: 1
+:start-after: "# The experiments of the results page"
+```"""
+
+
+def expand_api(text):
+    """Turn paragraphs of the API page, a module and its names, into tables and pages."""
+    return API.sub(lambda m: AUTOSUMMARY.format(m[1], "\n   ".join(_names(m[2]))) + "\n", text)
+
+
+def _names(text):
+    return re.findall(r"`(\w+)`", text)
+
+
+API = re.compile(r"^`(sklearn_cleanse[.\w]*)`: ((?:.+\n)+)", re.M)
+API_PAGE = (Path(__file__).parent / "api.md").read_text(encoding="utf-8")
+PUBLIC = {name: module for module, names in API.findall(API_PAGE) for name in _names(names)}
+# autosummary makes a page for each name that it finds in a file, in the folder it finds there.
+STUBS = Path(__file__).parent / "api" / "generated" / "names.rst"
+STUBS.parent.mkdir(parents=True, exist_ok=True)
+STUBS.write_text(expand_api(API_PAGE).replace("api/generated/", "."), encoding="utf-8")
+autosummary_generate = [str(STUBS)]
+
+
+def complete(app, page, source):
+    """Turn links into the repository into those of the site, and add what GitHub cannot show."""
+    text = re.sub(r"\(\.\./examples/(plot_\w+)\.py\)", r"(auto_examples/\1.rst)", source[0])
+    if page == "index":
+        text += TOCTREE
+    if page == "results":  # whose last section includes the manual
+        text = re.sub(rf"^.*\({MANUAL}\).*$", INCLUDE, text, flags=re.M)
+    text = text.replace(f"({MANUAL})", "(results.md#how-to-repeat-it)")
+    text = text.replace(f"({MANUAL}#", "(results.md#")
+    source[0] = expand_api(text) if page == "api" else text
+
+
+def link_names(app, doctree):
+    """Link names of the API, which pages write as plain code."""
+    if app.env.docname not in PAGES:
+        return
+    linked = (docutils.nodes.title, docutils.nodes.reference, pending_xref)
+    for node in list(doctree.findall(docutils.nodes.literal)):
+        if (name := node.astext()) in PUBLIC and not isinstance(node.parent, linked):
+            link = pending_xref(refdomain="py", reftype="obj", reftarget=f"{PUBLIC[name]}.{name}")
+            link["refdoc"] = app.env.docname
+            node.replace_self(link)
+            link += node
+
+
 def skip_foreign(app, what, name, member, skip, options):
     """Leave out what a class only inherits from scikit-learn or torch: it is documented there."""
     function = member.fget if isinstance(member, property) else inspect.unwrap(member)
@@ -124,6 +206,8 @@ def _is_code(link):
 
 
 def setup(app):
+    app.connect("source-read", complete)
+    app.connect("doctree-read", link_names)
     app.connect("html-page-context", list_sections)
     app.connect("doctree-resolved", mark_short_cells)
     app.connect("autodoc-skip-member", skip_foreign)

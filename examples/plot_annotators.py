@@ -54,7 +54,7 @@ right |= {"majority": (majority == y).mean(), "disambiguated": (labels == y).mea
 possible = (S.to_numpy()[np.arange(len(y)), y] > 0).mean()
 print({name: round(float(value), 3) for name, value in right.items()}, f"possible: {possible:.3f}")
 
-figure = plt.figure(figsize=(10, 4.2), layout="constrained")
+figure = plt.figure(figsize=(10, 5), layout="constrained")
 left, images = figure.subfigures(1, 2, width_ratios=(1, 1.4))
 ax = left.subplots()
 bars = ax.barh(list(right), list(right.values()), color=["#9AA5B1"] * 5 + ["#D55E00", "#0072B2"])

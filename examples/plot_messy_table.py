@@ -70,5 +70,7 @@ figure, (left, right) = plt.subplots(
 )
 quality["accuracy"].plot.barh(ax=left, color="#0072B2", xlim=(0, 1), xlabel="estimated accuracy")
 left.invert_yaxis()
-IssuesDisplay.from_issues(issues, n_rows=10, ax=right).ax_.set_xlabel("score")
+IssuesDisplay.from_issues(issues, n_rows=10, ax=right)
+right.set_yticklabels(label.get_text().removeprefix("row ") for label in right.get_yticklabels())
+right.set_xlabel("score")
 plt.show()

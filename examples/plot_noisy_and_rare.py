@@ -52,14 +52,14 @@ figure, (left, middle, right) = plt.subplots(
 )
 for shift, (form, color) in zip((-0.27, 0, 0.27), COLORS.items(), strict=True):
     left.plot(percent, accuracy[form], "o-", color=color, label=form)
-    right.bar(np.arange(10) + shift, recall[form, 0.2], width=0.27, color=color)
+    right.bar(np.arange(10) + shift, recall[form, 0.2], width=0.27, color=color, label=form)
 left.set(xlabel="wrong sets, %", ylabel="accuracy on new images, %")
-left.legend(frameon=False)
 middle.plot([0, 45], [0, 45], ls=":", color="#777777")
 middle.plot(percent, estimated, "o", color="#0072B2", ms=8)
-middle.set(xlabel="wrong sets, %", ylabel="noise_rate_, %")
+middle.set(xlabel="wrong sets, %", ylabel="estimated wrong sets, %")
 right.set_xticks(range(10), [f"{digit}\n{count}" for digit, count in enumerate(counts)])
-right.set(xlabel="digit, and its training rows", ylabel="recall, %")
+right.set(xlabel="digit, and its training rows", ylabel="recall with 20 % wrong sets, %")
+figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
 for ax in (left, middle, right):
     ax.grid(alpha=0.25)
 plt.show()

@@ -73,7 +73,7 @@ for ax, row in zip(images.subplots(2, 5).flat, np.flatnonzero(S.sum(axis=1) == 4
     ax.set_title(f"chosen: {chosen[row]}", fontsize=10, color="#0072B2")
 ax = right.subplots()
 bars = ax.barh(list(accuracy), list(accuracy.values()), color="#0072B2")
-ax.bar_label(bars, [f"{value:.0%}" for value in accuracy.values()], padding=-32, color="white")
+ax.bar_label(bars, [f"{value:.1%}" for value in accuracy.values()], padding=-40, color="white")
 ax.invert_yaxis()
 ax.set(xlim=(0, 1), xlabel="accuracy on new images")
 plt.show()

@@ -46,7 +46,7 @@ def average_networks(logits: Tensor) -> Tensor:
     Returns
     -------
     logits : Tensor of shape (n_samples, n_classes)
-        Those given if there is one network only.
+        Unchanged for a single network.
 
     Examples
     --------
@@ -158,9 +158,9 @@ def _scarce(
     # DEVIATES: the full complement of the candidates takes the place of one complementary label.
     row = torch.ones_like(logits[:, :1]) if sample_weight is None else sample_weight[:, None]
     negative = row * ~candidates
-    # DEVIATES: published code divides by the number of negatives in the batch. The share of them
-    # among all rows, as in the published risk, makes a batch's mean an unbiased estimate of it;
-    # and what a row counts then does not depend on which rows it happens to meet.
+    # DEVIATES: published code divides by the number of negatives in the batch. Their proportion
+    # of all rows, as in the published risk, makes a batch's mean an unbiased estimate of it; and a
+    # row's weight then does not depend on the other rows of its batch.
     n_negative = row.sum() * torch.where(excluded_rate > 0, excluded_rate, 1.0)
     as_positive, as_negative = F.softplus(-logits), F.softplus(logits)
     not_prior = 1 - class_prior
@@ -245,13 +245,13 @@ class Loss:
     check : callable or None, default=None
         ``(params, candidates, sample_weight) -> params`` before training, with all parameters, the
         candidates of the training rows (a bool ndarray) and an array of their weights. It raises
-        on wrong values, and may add what the function needs to know of the rows.
+        ValueError on wrong values, and may add values computed from the rows.
     **params
         Parameters of the function; those not given have the function's own defaults. "lws" has
         ``beta`` (a number of 0 or more) and ``form`` ("sigmoid" or "cross-entropy"). "scarce" has
         ``correction`` ("relu" or "abs") and ``class_prior``: "average" (each row divided evenly
-        among its candidates), "estimated" (maximum likelihood without weights, see
-        `sklearn_cleanse.candidates.estimate_proportions`), "uniform", or an array.
+        among its candidates), "estimated" (maximum likelihood, without weights), "uniform", or an
+        array.
 
     Examples
     --------
@@ -301,7 +301,7 @@ class Loss:
 
     @property
     def name(self) -> str | None:
-        """The key in `LOSSES`, or None of a loss of your own."""
+        """The key in `LOSSES`, or None for a loss of your own."""
         return next((name for name in LOSSES if Loss(name)._parts == self._parts), None)
 
     def __eq__(self, other: object) -> bool:
@@ -345,7 +345,15 @@ class Loss:
         >>> Loss("lws", beta=2.0).resolve(np.eye(2, dtype=bool))
         {'beta': 2.0, 'form': 'sigmoid'}
         """
-        parameters = list(inspect.signature(self.function).parameters.values())
+        signature = inspect.signature(self.function)
+        try:
+            signature.bind_partial(*"lcws")
+        except TypeError as error:
+            raise TypeError(
+                f"`loss` must accept (logits, candidates, weights, sample_weight), got {self!r}: "
+                f"{error}. Pass a function of these four."
+            ) from error
+        parameters = list(signature.parameters.values())
         named = [p for p in parameters[4:] if p.kind == p.POSITIONAL_OR_KEYWORD]
         named += [p for p in parameters if p.kind == p.KEYWORD_ONLY]
         takes = {p.name: p.default for p in named}

@@ -41,20 +41,8 @@ MODULES = [
     "sklearn_cleanse.plots",
 ]
 
-TWELVE = {
-    "api",
-    "changes",
-    "contributing",
-    "data",
-    "how_it_works",
-    "index",
-    "labels",
-    "methods",
-    "networks",
-    "results",
-    "selection",
-    "start",
-}
+TWELVE = "api changes contributing data how_it_works index labels methods networks results"
+TWELVE = {*TWELVE.split(), "selection", "start"}
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), ROOT / "examples" / "paper" / "README.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
@@ -119,15 +107,11 @@ def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", text):
         path = page if not target else page.parent / target
         if "auto_examples" in target:
-            name = Path(target).name.removesuffix(".rst")
-            assert name == "index" or ROOT / "examples" / f"{name}.py" in EXAMPLES, target
-            continue
+            path = ROOT / "examples" / f"{path.stem}.py"
         assert path.exists(), target
         assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
     for name in re.findall(r"\{py:\w+\}`~?([\w.]+)`", text):
         assert resolve(name) is not None, name
-    for target in re.findall(r"^```\{include\} (\S+)", text, re.M):
-        assert (page.parent / target).exists(), target
 
 
 def test_links_between_examples_lead_somewhere():
@@ -152,19 +136,16 @@ def resolve(name):
 
 
 def test_every_name_on_the_api_page_is_public_and_the_top_level_is_complete():
-    page, module, listed = (DOCS / "api.md").read_text(encoding="utf-8"), "", {}
-    for line in page.splitlines():
-        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
-            module = found[1]
-        elif found := re.match(r" {3,}(\w+)$|\.\. data:: (\w+)$", line):
-            listed.setdefault(module, set()).add(found[1] or found[2])
+    page, listed = (DOCS / "api.md").read_text(encoding="utf-8"), {}
+    for module, names in re.findall(r"^`(sklearn_cleanse[.\w]*)`.*?: ((?:.+\n)+)", page, re.M):
+        listed.setdefault(module, set()).update(re.findall(r"`(\w+)`", names))
     for module, names in listed.items():
         assert names <= set(importlib.import_module(module).__all__), module
     assert listed["sklearn_cleanse"] == set(sklearn_cleanse.__all__) - {"__version__"}
     for module in ("datasets", "inspection", "metrics", "plots"):
         name = f"sklearn_cleanse.{module}"
         assert listed[name] == set(importlib.import_module(name).__all__)
-    assert 50 <= sum(map(len, listed.values())) <= 65
+    assert 50 <= sum(map(len, listed.values())) <= 60
 
 
 def test_the_functions_named_beside_the_equations_exist():
@@ -179,7 +160,7 @@ def test_the_functions_named_beside_the_equations_exist():
 
 WORDS = re.compile(
     r"\b(?:tell|tells|told|say|says|said|believ\w*|reckon\w*|rooms?|anew|sought|mend|mends|mended|"
-    r"rivals?|worlds?|nobody|somebody)\b|\b(?:is|are) no\b",
+    r"rivals?|worlds?|nobody|somebody)\b|\b(?:is|are) no\b|\bbe had\b",
     re.I,
 )
 
@@ -203,16 +184,16 @@ def words_in(text):
     return WORDS.findall(ALLOWED.sub("", text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.parametrize("page", [*PAGES, *(DOCS / "generated").glob("*.md")], ids=page_name)
 def test_pages_use_plain_words(page):
     assert words_in(page.read_text(encoding="utf-8")) == []
 
 
 def test_docstrings_messages_and_examples_use_plain_words():
-    modules = sorted((ROOT / "sklearn_cleanse").rglob("*.py"))
+    examples = [*(ROOT / "examples" / "paper").glob("*.py"), ROOT / "examples" / "quickstart.py"]
     found = [
         f"{page_name(path)}:{line}: {', '.join(words_in(text))}"
-        for path in [*modules, *EXAMPLES, ROOT / "examples" / "quickstart.py"]
+        for path in [*sorted((ROOT / "sklearn_cleanse").rglob("*.py")), *EXAMPLES, *examples]
         for line, text in strings_and_comments(path)
         if words_in(text)
     ]
@@ -238,7 +219,7 @@ FACTS = [
     ("data", "academic purposes only"),
     ("data", "training part of fold 0"),
     ("networks", "Kernel models contain training rows"),
-    ("networks", "Pickles run whatever code"),
+    ("networks", "Loading a pickle runs any code"),
     ("networks", "KeyboardInterrupt and keeps"),
     ("networks", "all rows vote, exactly"),
     ("networks", "8 GiB"),

@@ -1,5 +1,6 @@
 """The tables of examples/paper: every figure is computed from lines, and so are the pages."""
 
+import json
 import re
 
 import cells
@@ -42,6 +43,8 @@ def test_headline_has_means_and_deviations_the_best_first():
     assert table.frame.at["CC", "MSRCv2"] == "**61.0 ± 1.0**"  # alone among whole cells but RC
     assert not {"DPCLS", "CleanSE"} & set(table.frame.index)
     assert "seeds 160 to 162" in table.notes[0]
+    assert "paper's form" not in table.notes[0]
+    assert tables.seconds(frame(*headline_lines())).frame.at["RC", "Lost"] == "2.0 s, 300 MB"
 
 
 def test_lines_from_before_are_marked_until_the_group_has_new_ones():
@@ -82,11 +85,27 @@ def controlled_lines(**changes):
 
 def test_controlled_tables_have_means_by_source_and_mean_ranks():
     lines = frame(*controlled_lines(), line("controlled", "lexicon", "cc", 0.9))
-    for balance in BALANCES:
-        table = tables.controlled(lines, balance).frame
-        assert list(table.columns) == [*SOURCES, "mean rank"]
-        assert list(table.loc["CleanSE (this package)"]) == [*["**50.0**"] * 5, "20.0", "**1.3**"]
-    assert set(tables.controlled(lines, "balanced", "ece").frame["flip"]) == {"**0.100**"}
+    table = tables.controlled(lines).frame
+    assert list(table.columns) == [*SOURCES, "mean rank"]
+    ours = [*["**50.0** / **50.0**"] * 5, "20.0 / 20.0", "**1.3** / **1.3**"]
+    assert list(table.loc["CleanSE (this package)"]) == ours
+    assert set(tables.controlled(lines, "ece").frame["flip"]) == {"**0.100** / **0.100**"}
+    half = frame(*controlled_lines()[:-1], *controlled_lines(seed=1)[:-2])
+    assert "2 trials" in tables.controlled(half).notes[0]
+
+
+def test_controlled_tables_of_some_runs_show_which():
+    some = [x for x in controlled_lines() if x["method"] != "rc" or "digits:bag:b" in x["dataset"]]
+    table = tables.controlled(frame(*some)).frame
+    assert list(table.loc["RC", ["flip", "bag"]]) == ["not run", "30.0 (1 of 7) / not run"]
+    assert table.at["RC", "mean rank"] == "– / not run"
+
+
+def test_lines_of_benchmarks_give_their_tables(tmp_path):
+    row = {"set": "vowel", "seed": 0, "noise rate": 0.2, "method": "CC", "accuracy, %": 50.0}
+    path = tmp_path / "wrong-sets.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"seed": 1, "accuracy, %": 60.0}))
+    assert tables.benchmark(path).frame.to_dict() == {"CC": {"0.2": "55.0"}}
 
 
 def test_friedman_has_ten_data_sets_and_not_a_hundred_cases():

@@ -9,7 +9,7 @@ from data import ABSENT, set_name
 from lines import frame_of, read_lines
 from plan import GROUPS, METHODS
 
-BEFORE = "Measured before the rebuilding of the package; some names and splits were others."
+BEFORE = "Measured with an earlier version."
 ACCURACY = "Test accuracy in %, mean ± standard deviation"
 OURS = "cleanse"
 
@@ -49,8 +49,8 @@ def of(lines, group, **fields) -> pd.DataFrame:
 def grid(lines, rows, columns, by=("method", "dataset"), *, digits=1, once=(), ranked=True):
     """Return texts of mean ± standard deviation: a frame of rows × columns, best in bold.
 
-    Rows and columns are dicts of headings. Only cells with the most trials of their column compete,
-    and those of rows in ``once``, which need a single trial.
+    Rows and columns are dicts of headings. A cell of fewer trials than others shows it. Cells with
+    the most trials of their column compete, and those of rows in ``once``, which need one trial.
     """
     cells = lines.groupby(list(by)).score
     mean, std, count = (
@@ -61,8 +61,9 @@ def grid(lines, rows, columns, by=("method", "dataset"), *, digits=1, once=(), r
     competes = count.eq(count.max()) | (count.gt(0) & count.index.isin(list(once))[:, None])
     best = mean.where(competes).eq(mean.where(competes).max())
     texts = pd.DataFrame("", index=list(rows), columns=list(columns))
+    most = int(count.to_numpy().max(initial=0))
     for row, column in product(rows, columns):
-        n, most = int(count.at[row, column]), int(count[column].max())
+        n = int(count.at[row, column])
         text = f"{mean.at[row, column]:.{digits}f}"
         if n > 1:
             text += f" ± {std.at[row, column]:.{digits}f}"
@@ -88,9 +89,17 @@ def with_notes(lines, *notes) -> list[str]:
     return [*notes, *[BEFORE] * bool(lines.before.any())]
 
 
-def trials_of(lines) -> str:
+def splits_of(lines) -> str:
     seeds = sorted(lines.seed.unique())
-    return f"{len(seeds)} splits of 90/10 (seeds {seeds[0]} to {seeds[-1]})" if seeds else "no runs"
+    if len(seeds) < 2:
+        return "one split of 90/10" if seeds else "no runs"
+    return f"{len(seeds)} splits of 90/10 (seeds {seeds[0]} to {seeds[-1]})"
+
+
+def number_of(things, noun) -> str:
+    """Return such as "one trial" or "3 trials"."""
+    n = len(set(things))
+    return f"{'one' if n == 1 else n or 'no'} {noun}{'s' * (n != 1)}"
 
 
 def beside(texts, printed) -> pd.DataFrame:

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.model_selection import KFold, ShuffleSplit
 
 REAL = ("lost", "birdsong", "msrcv2", "soccer_player", "yahoo_news")
-#: Sets of the paper whose files could not be had.
+#: Sets of the paper whose files were not available.
 ABSENT = ("soccer_player", "yahoo_news")
 MNISTS = ("mnist", "kmnist", "fashion_mnist")
 IMAGES = (*MNISTS, "cifar10")

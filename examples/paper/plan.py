@@ -89,7 +89,7 @@ _CASES = [":".join(parts) for parts in product(CONTROLLED, SOURCES, BALANCES)]
 _FAST = [method for method in HEADLINE if method != "dpcls"]
 _RESNET = {"module": "resnet34", "module_params": {"width": 8}, "n_networks": 1, "max_epochs": 30}
 _FULL = (*SIX[:5], "proden", "cleanse")
-_QUICK_SETS = ("wine:flip:balanced", "digits:bag:long-tailed")
+_QUICK_SETS = ("digits:instance-dependent:balanced", "digits:bag:long-tailed")
 QUICK_METHODS = ("cc", "kernel", "cleanse", "cleanse-paper")
 
 GROUPS = {
@@ -131,7 +131,7 @@ GROUPS = {
         *("ours", False, [(THREE, ("cc", "kernel", "cleanse"), range(130, 160))]),
     ),
     "quick": Group(
-        "two small sets, four methods, one split",
+        "digits with two sources of wrong candidates, four methods, one split",
         *("ours", False, [(_QUICK_SETS, QUICK_METHODS, [0], None, 800)]),
     ),
 }

@@ -4,7 +4,7 @@
     python examples/paper/run.py --plan                   # how many runs there are and how long
     python examples/paper/run.py --group headline --jobs 2
     python examples/paper/run.py --whole --jobs 2         # all of it, most important first
-    python examples/paper/run.py --group headline --method mine.MyClassifier --dataset lost
+    python examples/paper/run.py --group headline --method mine:MyClassifier --dataset lost
 
 Stop it at any time and give the same command again: finished lines are kept, and only what is
 missing is run. ``tables.py`` turns the lines into tables.
@@ -72,11 +72,12 @@ def parse(arguments=None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="two small sets, four methods, one split")
+    add("--quick", action="store_true", help="digits, two sources, four methods, one split")
     add("--whole", action="store_true", help=f"the groups {', '.join(WHOLE)}, in this order")
     add("--group", action="append", choices=GROUPS, help="what to run; may be repeated")
-    add("--dataset", action="append", help="only this one, or your own: module:function")
-    add("--method", action="append", help="only this one, or your own: package.Class")
+    add("--dataset", action="append", help="only this one, or your own: module:name")
+    about = "only this one, or your own: module:name; with --quick it joins the other methods"
+    add("--method", action="append", help=about)
     add("--seeds", type=read_seeds, help="splits or initializations, such as 160-164 or 0,3")
     add("--epochs", type=int, help="epochs of each network, for a trial run; needs --results")
     add("--jobs", type=int, default=1, help="runs at a time (default: 1)")
@@ -160,7 +161,7 @@ def sort_out(options) -> tuple[list[Task], list[tuple[dict, Task]], str]:
 
 
 def _span(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} min"
 
 
 def _path(task: Task, options) -> Path:

@@ -4,13 +4,13 @@
     python examples/paper/tables.py --update           # renew the tables inside README and docs
     python examples/paper/tables.py --output folder    # tables.md, and a CSV file per table
 
-``<!-- table: headline -->`` … ``<!-- /table -->`` in a Markdown file holds a table.
+``<!-- table: headline -->`` … ``<!-- /table -->`` in a Markdown file holds a table. Lines of the
+scripts in ``examples/benchmarks`` are read from a folder ``benchmarks`` beside the others.
 """
 
 import argparse
 import re
 import sys
-from itertools import product
 from pathlib import Path
 
 import cells
@@ -43,15 +43,15 @@ def headline(lines) -> Table:
     seconds = fastest.unstack().reindex(index=methods, columns=sets).mean(axis=1)
     texts["seconds"] = [f"{x:.1f}" if np.isfinite(x) else "" for x in seconds]
     order = np.argsort(-mean.to_numpy(), kind="stable")
-    notes = with_notes(
-        runs,
-        f"{ACCURACY} of {cells.trials_of(runs)}, final models, best in bold; every network has the "
-        "same layers and training, but for CleanSE (paper's form). Seconds: fastest fit on one "
-        "thread, mean over the sets.",
-    )
     texts = texts.iloc[order]
-    was_run = texts[[set_name(name) for name in sets]].ne("not run").any(axis=1)
-    return Table("headline", "Accuracy on real sets", texts[was_run], notes)
+    texts = texts[texts[[set_name(name) for name in sets]].ne("not run").any(axis=1)]
+    other = METHODS["cleanse-paper"]
+    note = (
+        f"{ACCURACY} of {cells.splits_of(runs)}, final models, best in bold. Every network has the "
+        f"same layers and training{f', but {other}' * (other in texts.index)}. Seconds: fastest "
+        "fit on one thread, mean over the sets."
+    )
+    return Table("headline", "Accuracy on real sets", texts, with_notes(runs, note))
 
 
 def differences(lines) -> Table:
@@ -63,9 +63,8 @@ def differences(lines) -> Table:
         if method in wide and method != OURS and OURS in wide:
             gain = (wide[OURS] - wide[method]).dropna()
             rows[name] = {set_name(d): _interval(g) for d, g in gain.groupby(level=0)}
-    frame = pd.DataFrame.from_dict(rows, orient="index", dtype=str).reindex(
-        columns=list(set_names(THREE).values())
-    )
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+    frame = frame.reindex(columns=list(set_names(THREE).values())).astype(object)
     note = (
         "Points by which CleanSE (this package) is better: mean over the splits, in brackets a "
         "95 % interval corrected for shared training rows (Nadeau and Bengio), and on how many "
@@ -82,42 +81,70 @@ def _interval(gain) -> str:
     return f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}] ({(gain > 0).sum()} of {len(gain)})"
 
 
-def _by_source(lines, balance, measure) -> pd.DataFrame:
-    """Return means by source and method over the sets that were run, and mean ranks."""
-    runs = of(lines, "controlled")
-    parts = runs.dataset.str.split(":", expand=True).reindex(columns=range(3))
-    runs = runs.assign(base=parts[0], source=parts[1].fillna("lexicons"), balance=parts[2])
-    runs = runs[(runs.balance == balance) | runs.balance.isna()].dropna(subset=[measure])
+def _by_source(runs, measure) -> pd.DataFrame:
+    """Return texts of means by source and method over the cases of ours, and mean ranks."""
     cases = runs.pivot_table(index=["source", "base"], columns="method", values=measure)
     if OURS not in cases:
         return pd.DataFrame()
-    cases = cases[cases[OURS].notna()].dropna(axis=1)
     known = [method for method in method_names(HEADLINE, runs) if method in cases]
-    means = cases[known].groupby(level=0).mean().T
-    means = means[[s for s in (*SOURCES, "lexicons") if s in means]]
-    ranks = cases[known].rank(axis=1, ascending=measure == "ece").mean()
-    return means.assign(**{"mean rank": ranks}).rename(index=METHODS)
+    cases, is_error = cases.loc[cases[OURS].notna(), known], measure == "ece"
+    by_source = cases.groupby(level=0)
+    means, count, whole = by_source.mean().T, by_source.count().T, by_source.size()
+    ranks = cases.loc[:, cases.notna().all()].rank(axis=1, ascending=is_error).mean()
+    texts = {
+        source: _best_in_bold(
+            means[source], count[source], whole[source], 3 if is_error else 1, is_error
+        )
+        for source in (*SOURCES, "words")
+        if source in means
+    }
+    n = cases.notna().all().astype(int)
+    texts["mean rank"] = _best_in_bold(ranks.reindex(known), n, 1, 1, True).replace("not run", "–")
+    return pd.DataFrame(texts).rename(index=METHODS)
 
 
-def controlled(lines, balance, measure="score") -> Table:
-    """Means by source of wrong candidates."""
-    means, is_error = _by_source(lines, balance, measure), measure == "ece"
-    texts = means.map(f"{{:.{3 if is_error else 1}f}}".format)
-    for column in means:
-        lowest = is_error or column == "mean rank"
-        best = means[column] == (means[column].min() if lowest else means[column].max())
-        texts[column] = texts[column].where(~best, "**" + texts[column] + "**")
-    runs = of(lines, "controlled")
-    bases = sorted({name.partition(":")[0] for name in runs.dataset})
+def _best_in_bold(means, count, whole, digits, lowest) -> pd.Series:
+    """Return texts of means; those of fewer cases show it and do not compete."""
+    means, texts = means.round(digits), means.map(f"{{:.{digits}f}}".format)
+    compared = means[count == whole]
+    best = means == (compared.min() if lowest else compared.max())
+    texts = texts.where(~best | (count < whole), "**" + texts + "**")
+    texts += [f" ({n} of {whole})" if n < whole else "" for n in count]
+    return texts.where(count > 0, "not run")
+
+
+def controlled(lines, measure="score") -> Table:
+    """Means by source of wrong candidates, balanced / long-tailed."""
+    runs, is_error = of(lines, "controlled").dropna(subset=[measure]), measure == "ece"
+    parts = runs.dataset.str.split(":", expand=True).reindex(columns=range(3))
+    runs = runs.assign(base=parts[0], source=parts[1].fillna("words"), balance=parts[2])
+    even, tail = (
+        _by_source(runs[runs.balance.isin(balances)], measure)
+        for balances in ([BALANCES[0], None], BALANCES[1:])
+    )
+    if len(tail):
+        rows, columns = (a.union(b, sort=False) for a, b in zip(even.axes, tail.axes, strict=True))
+        even, tail = (
+            f.reindex(rows, columns=columns).astype(object).fillna("not run") for f in (even, tail)
+        )
+        for column in columns.drop("words", errors="ignore"):
+            even[column] = even[column] + " / " + tail[column]
+        even = even.replace("not run / not run", "not run")
+    bases = sorted({name for name in runs.base if name != "lexicon"})
+    trials = runs.groupby("method").seed.nunique()
     what = "Expected calibration error of the predicted class" if is_error else "Test accuracy in %"
     note = (
-        f"{what}, mean over sets ({', '.join(bases)}) and {runs.seed.nunique()} trials; 90/10 "
-        "splits, at most 2,000 training rows, final models; best in bold. Mean rank: over sets and "
-        "sources. DPCLS has one trial."
+        f"{what}, balanced / long-tailed: mean over sets ({', '.join(bases)}) and "
+        f"{cells.number_of(runs.seed, 'trial')}; 90/10 splits, at most 2,000 training rows, final "
+        "models; best in bold. Mean rank: over sets and sources."
     )
-    name = f"{'calibration' if is_error else 'controlled'}-{balance}"
-    title = f"{'Calibration' if is_error else 'Accuracy'} by source of wrong candidates, {balance}"
-    return Table(name, title, texts, with_notes(runs, note))
+    if "DPCLS" in even.index and trials["dpcls"] < trials.max():
+        note += f" DPCLS: {cells.number_of(range(trials['dpcls']), 'trial')}."
+    if "words" in even:
+        note += " Words: five lexicons of `make_lexicon`."
+    name = "calibration-by-source" if is_error else "controlled"
+    title = f"{'Calibration' if is_error else 'Accuracy'} by source of wrong candidates"
+    return Table(name, title, even, with_notes(runs, note))
 
 
 def friedman(lines) -> Table:
@@ -144,16 +171,21 @@ def friedman(lines) -> Table:
 
 
 def seconds(lines) -> Table:
-    """Seconds and memory, the fastest of three fits with nothing beside them."""
-    runs = of(lines, "seconds")
+    """Seconds and memory, the fastest fit first: of their own group, else of the headline's."""
+    runs = of(lines, "seconds") if "seconds" in set(lines.group) else of(lines, "headline")
     if runs.empty:
         return Table("seconds", "Seconds and memory", pd.DataFrame(), [])
-    rows, columns = method_names(HEADLINE), set_names(THREE)
+    columns = set_names(THREE)
     best = runs.groupby(["method", "dataset"])[["seconds", "peak_memory_mb"]].min()
+    order = best.seconds.unstack().reindex(columns=THREE).mean(axis=1).sort_values().index
     texts = [f"{x.seconds:.1f} s, {x.peak_memory_mb:.0f} MB" for x in best.itertuples()]
-    frame = pd.Series(texts, best.index, dtype=str).unstack().reindex(index=rows, columns=columns)
-    note = "Fastest of three fits on one thread; peak memory of the whole process."
-    frame = frame.fillna("not run").rename(index=rows, columns=columns)
+    frame = pd.Series(texts, best.index, dtype=str).unstack().reindex(index=order, columns=columns)
+    note = (
+        f"Fastest of {cells.number_of(runs.seed, 'fit')} on one thread; peak memory of the whole "
+        "process, libraries included."
+    )
+    frame = frame.astype(object).fillna("not run")
+    frame = frame.rename(index=method_names(order), columns=columns)
     return Table("seconds", "Seconds and memory", frame, with_notes(runs, note))
 
 
@@ -208,7 +240,7 @@ def sweeps(lines) -> list[Table]:
 
 
 _IMAGE_SIZES = {
-    "kmnist": "8,000 of its 10,000 test images train, 2,000 test (the others could not be had)",
+    "kmnist": "8,000 of its 10,000 test images train, 2,000 test (the others were not available)",
     "cifar10": "5,000 training images, ResNet-34 of width 8, 30 epochs",
 }
 
@@ -222,9 +254,9 @@ def images(lines, dataset) -> Table:
     printed = {f"batch {size}": cells.printed_in((dataset, size)) for size in plan.BATCH_SIZES}
     size = _IMAGE_SIZES.get(dataset, "8,000 training images, 10,000 test images, 250 epochs")
     note = (
-        f"{ACCURACY} over {runs.seed.nunique()} seeds, uniform candidates; {size}. The mean of "
-        "the last ten epochs counts; for CleanSE (this package), whose learning rate ends at zero, "
-        "the final model. The paper trains on the full sets."
+        f"{ACCURACY}; {cells.number_of(runs.seed, 'seed')}, uniform candidates; {size}. The mean "
+        "of the last ten epochs counts; for CleanSE (this package), whose learning rate ends at "
+        "zero, the final model. The paper trains on the full sets."
     )
     title = f"{set_name(dataset)} by batch size"
     return Table(f"images-{dataset}", title, cells.beside(texts, printed), with_notes(runs, note))
@@ -265,29 +297,61 @@ def friedman_of_paper() -> Table:
     return Table("friedman-of-paper", "The paper's Friedman test, recomputed", frame, [note])
 
 
-def all_tables(lines) -> list[Table]:
+#: Tables of the scripts in examples/benchmarks: rows, columns, and formats of their figures.
+BENCHMARKS = {
+    "label-errors": (["set", "errors"], ["method"], {"area": "{:.3f}"}),
+    "wrong-sets": (["noise rate"], ["method"], {"accuracy, %": "{:.1f}"}),
+    "rare-classes": (
+        *(["set"], ["method", "prior"], {"accuracy, %": "{:.1f}", "balanced, %": "{:.1f}"}),
+    ),
+    "calibration": (["source", "method"], [], dict.fromkeys(["before", "error"], "{:.3f}")),
+}
+
+
+def benchmark(path) -> Table:
+    """Make the table of a script from its lines: means over what is neither row nor column."""
+    rows, columns, formats = BENCHMARKS[path.stem]
+    lines = pd.read_json(path, lines=True).dropna(subset=[*rows, *columns])
+    means = lines.groupby([*rows, *columns], sort=False)[list(formats)].mean()
+    texts = means.apply(lambda figures: figures.map(formats[figures.name].format))
+    texts = texts.agg(" / ".join, axis=1).unstack(columns) if columns else texts
+    for axis in ("index", "columns"):
+        labels = getattr(texts, axis).to_frame().astype(str).agg(", ".join, axis=1)
+        texts = texts.set_axis(labels.to_numpy(), axis=axis)
+    bases = lines["set"].unique()
+    note = f"Mean over sets ({', '.join(bases)}) and {cells.number_of(lines.seed, 'seed')}."
+    return Table(path.stem, path.stem.capitalize(), texts.fillna("not run"), [note])
+
+
+def all_tables(lines, folders=(HERE / "results",)) -> list[Table]:
     """Make every table there are lines for."""
-    tables = [headline(lines), differences(lines), verdict_table(lines)]
-    for measure, balance in product(("score", "ece"), BALANCES):
-        tables.append(controlled(lines, balance, measure))
-    tables += [friedman(lines), seconds(lines), as_published(lines), ablation(lines)]
+    files = [path for folder in folders for path in sorted((folder / "benchmarks").glob("*.jsonl"))]
+    tables = [headline(lines), verdict_table(lines), differences(lines), controlled(lines)]
+    tables += [ablation(lines), seconds(lines), *map(benchmark, files)]
+    return [table for table in [*tables, *more_tables(lines)] if _was_run(table)]
+
+
+def _was_run(table) -> bool:
+    return not table.frame.isin(["", "not run"]).all(axis=None)
+
+
+def more_tables(lines) -> list[Table]:
+    """Make the tables that are on the page of all others."""
     run_on = set(of(lines, "images").dataset) | set(of(lines, "cifar10").dataset)
-    tables += [*sweeps(lines), *(images(lines, d) for d in (*MNISTS, "cifar10") if d in run_on)]
-    tables += [images_full(lines), friedman_of_paper()]
-    return [table for table in tables if not table.frame.isin(["", "not run"]).all(axis=None)]
-
-
-def paper_tables(lines) -> list[Table]:
-    """Make the paper's six tables with our figures beside, and its statistics."""
-    real = [f"{name}:fold0" for name in (*THREE, *ABSENT)]
-    sets = [images(lines, dataset) for dataset in (*MNISTS, "cifar10")]
-    return [*sets, as_published(lines, real), ablation(lines, real), friedman_of_paper()]
+    tables = [images(lines, d) for d in (*MNISTS, "cifar10") if d in run_on]
+    tables += [as_published(lines), images_full(lines), controlled(lines, "ece")]
+    return [*tables, *sweeps(lines), friedman(lines), friedman_of_paper()]
 
 
 def page_text(lines) -> str:
-    """Return the page of the paper's tables beside ours."""
-    tables = "\n".join(f"## {table.title}\n\n{markdown(table)}" for table in paper_tables(lines))
-    return f"---\norphan: true\n---\n\n# The paper's tables beside ours\n\n{tables}"
+    """Return the page of the paper's tables beside ours, and of ours that are on no other."""
+    real = [f"{name}:fold0" for name in (*THREE, *ABSENT)]
+    tables = [images(lines, dataset) for dataset in (*MNISTS, "cifar10")]
+    tables += [as_published(lines, real), ablation(lines, real), friedman_of_paper()]
+    others = [images_full(lines), controlled(lines, "ece"), *sweeps(lines), friedman(lines)]
+    tables += filter(_was_run, others)
+    texts = "\n".join(f"## {table.title}\n\n{markdown(table)}" for table in tables)
+    return f"---\norphan: true\n---\n\n# The paper's tables beside ours, and others\n\n{texts}"
 
 
 def markdown(table: Table) -> str:
@@ -302,9 +366,8 @@ def quick_text(lines) -> str:
     """Return the table of the quick runs as plain text."""
     frame = cells.with_scores(lines)
     columns = {name: name for name in frame.dataset.unique()}
-    texts = grid(
-        frame, method_names([m for m in METHODS if m in set(frame.method)], frame), columns
-    )
+    methods = method_names([m for m in METHODS if m in set(frame.method)], frame)
+    texts = grid(frame, methods, columns, ranked=False)
     seconds = frame.groupby("method").seconds.sum().rename(index=METHODS)
     return texts.assign(seconds=seconds.map("{:.1f}".format)).to_string()
 
@@ -346,7 +409,7 @@ def main(arguments=None) -> int:
     add("--output", type=Path, help="write the tables into this folder")
     options = parser.parse_args(arguments)
     lines = cells.load(*options.results)
-    tables = all_tables(lines)
+    tables = all_tables(lines, options.results)
     if options.update is not None:
         for path in options.update or pages():
             path.write_text(renew(path.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -205,6 +205,6 @@ def verdict_table(lines) -> Table:
     used = lines[lines.group.isin(["as-published", "ablation", "images", "cifar10"])]
     note = (
         "Figures: points by which ours differ, gain or lead. Cases that were not run do not count. "
-        "What holds on 5,000 images of CIFAR-10 is not decided: few updates can explain it."
+        "A claim that holds on 5,000 images of CIFAR-10 is not decided: few updates may explain it."
     )
     return Table("verdicts", "Claims of the paper", frame, with_notes(used, note))

@@ -30,10 +30,10 @@ def fetch_images(
 ) -> Any:
     """Return an image benchmark, for `make_candidates` to add candidates to.
 
-    The sets are "mnist", "fashion_mnist", "kuzushiji_mnist" and "cifar10". The idx files of the
-    first three are looked for in ``data_home``, in a folder named after the set:
-    ``train-images-idx3-ubyte.gz`` and its three companions (packed or not; also in torchvision's
-    ``MNIST/raw``). Where they are missing, `sklearn.datasets.fetch_openml` downloads the set.
+    The sets are "mnist", "fashion_mnist", "kuzushiji_mnist" and "cifar10". The first three are read
+    from idx files in ``data_home``, in a folder named after the set: ``train-images-idx3-ubyte.gz``
+    and its three companions (packed or not; also in torchvision's ``MNIST/raw``). If they are
+    missing, and for "cifar10", `sklearn.datasets.fetch_openml` downloads the set.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def fetch_images(
         The folder with the data. If None, the environment variable SKLEARN_CLEANSE_DATA names it,
         and if that is not set, it is scikit-learn's data home, usually ``~/scikit_learn_data``.
     download_if_missing : bool, default=True
-        Whether to ask OpenML where the files are missing. If False, missing files raise an error.
+        Whether to download missing files from OpenML. If False, missing files raise an error.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` instead of a Bunch.
 
@@ -75,7 +75,7 @@ def fetch_images(
     FileNotFoundError
         If files are missing and ``download_if_missing`` is False.
     OSError
-        If OpenML does not deliver.
+        If the download from OpenML fails.
 
     Examples
     --------

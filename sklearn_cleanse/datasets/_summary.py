@@ -20,7 +20,7 @@ class CandidateSummary:
     Attributes
     ----------
     name : str
-        What the set is called.
+        Name of the data set.
     n_samples : int
         Samples.
     n_features : int or None
@@ -101,7 +101,7 @@ def describe_candidates(
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Features, for their number and for duplicates.
     name : str, default=""
-        What to call the set.
+        Name of the data set.
 
     Returns
     -------

@@ -37,12 +37,13 @@ _BLOCK = 1024
 class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimator):
     """Kernel regression on the votes of all other rows, weighted by label counts.
 
-    The quick form of CleanSE: no network, nothing to tune, about a second for a thousand rows. Each
-    row's candidates are voted on by all *other* rows, by kernel ridge regression in exact
-    leave-one-out form, and votes are weighted by how likely the candidate set is under each label;
-    this is repeated until the votes settle. They are taken twice: from the first votes a metric is
-    learned, in which features count by how much votes change along them, and the second votes use
-    it. Predictions are the regression, without the metric, on the second votes.
+    The quick form of CleanSE: no network, and nothing to tune. All *other* rows vote on each row's
+    candidates, by kernel ridge regression in exact leave-one-out form. Votes are weighted by how
+    likely the candidate set is under each label. Rounds of votes follow until the votes settle.
+
+    The rounds run twice. The first votes yield a metric, which weights each feature by how much the
+    votes change along it. The second votes use this metric. Predictions are the regression, without
+    the metric, on the second votes.
 
     Parameters
     ----------
@@ -50,58 +51,57 @@ class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimato
         Ridge of the regression, added to the kernel's diagonal of ones; from 1e-6 to 1e6. Raise it
         if features are noisy.
     count_strength : float in [0, 1] or "auto", default="auto"
-        How strongly label counts weight votes. The assumption behind 1 is that a row's wrong
-        candidates depend on its label alone, as where labels join at random or come in bags.
-        "auto" measures how far features predict candidates beyond that, as they do where a set
-        belongs to a kind of row. 0 leaves counts out.
+        How strongly label counts weight votes. 1 assumes that a row's wrong candidates depend on
+        its label alone, as where labels join at random or come in bags. "auto" measures how far
+        features predict candidates beyond that, as they do where similar rows have the same set.
+        0 leaves counts out.
     noise_rate : float in [0, 1) or "auto", default=0.0
-        Proportion of rows whose true label is *not* among their candidates. 0: the sets are right.
-        Otherwise votes may name a label outside the set; "auto" estimates the proportion without
-        true labels, see `sklearn_cleanse.votes.estimate_noise_rate`. `disambiguate` still chooses
-        among the candidates given; `sklearn_cleanse.inspection.find_candidate_issues` and `predict`
-        name labels outside.
+        Proportion of rows whose true label is not a candidate. Above 0, votes may name any label.
+        "auto" estimates the proportion without true labels. `disambiguate` stays inside the
+        candidates.
     n_components : int, "auto" or None, default="auto"
-        Rows that stand for all. None takes all rows, whose cost is cubic; "auto" all rows up to
-        8,000, then 1,000, fewer where their features would take more than 1 GiB.
+        Number of rows that represent all rows in the kernel. None takes all rows, at cubic cost.
+        "auto" takes all rows up to 8,000, then 1,000, and fewer above 268,000 rows, to stay within
+        1 GiB.
     class_prior : "uniform", dict, array-like of shape (n_classes,) or None, default=None
         Class proportions that predictions are made for, if new rows have others than the training
-        rows, or if rare classes matter as much as others: "uniform". A dict or a Series is taken by
-        label, anything else in the order of ``classes_``. It may be changed after `fit`; passing
-        ``class_proportions_`` has no effect. Votes, `disambiguate` and ``candidate_proba_`` do not
-        depend on it.
+        rows. "uniform" makes rare classes count as much as others. A dict or a Series is read by
+        label, anything else in the order of ``classes_``. It may be changed after `fit`. Passing
+        ``class_proportions_`` has no effect. `disambiguate` does not use it.
     device : str, default="auto"
-        Where to fit. "auto" takes CUDA if it is available, otherwise the CPU, as does MPS, which
-        has no double precision.
+        Device to fit on. "auto" takes CUDA, then the CPU. "mps" takes the CPU too, as it has no
+        double precision.
     random_state : int, RandomState instance or None, default=None
-        Draws the components, and above 1,000 rows those that the kernel's widths and the metric are
-        computed from.
+        Draws the components, and the rows from which the kernel's widths (at most 1,000) and the
+        metric (at most 2,000) are computed.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     class_proportions_ : ndarray of shape (n_classes,)
-        Estimated proportion of each class among the training rows, as if each had one row more;
-        0 for a class that is never a candidate, whose probability ``class_prior`` does not change.
+        Estimated proportion of each class among the training rows, with one row added to each; 0
+        for a class that is never a candidate, whose probability ``class_prior`` does not change.
     candidate_proba_ : ndarray of shape (n_samples, n_classes)
         The probability of each candidate of the training rows: votes, calibrated.
     loo_proba_ : ndarray of shape (n_samples, n_classes)
-        Predictions of each training row by all others, candidates or not, as probabilities: those
-        that its last votes come from, in the learned metric.
+        Predictions of each training row by all others, in the learned metric, as probabilities of
+        all labels. The last votes come from them.
     label_proba_ : ndarray of shape (n_samples, n_classes)
-        The votes: the probability of each label of the training rows. If ``noise_rate_`` is not 0
-        it may be above zero outside the candidates.
+        The votes: the probability of each label of the training rows. It is 0 outside the
+        candidates, unless ``noise_rate_`` is above 0.
     instance_dependence_ : float
-        Proportion of the candidates' variation beyond labels that features predict: about 0 where
-        labels join at random or in bags, towards 1 where a set belongs to a kind of row.
+        Of the candidates' variation that labels do not explain, the proportion that features
+        predict: about 0 where labels join at random or in bags, towards 1 where similar rows have
+        the same set.
     count_strength_ : float
         How strongly counts weighted the votes.
     noise_rate_ : float
-        The proportion of wrong sets that was assumed.
+        The noise rate that the votes used.
     proba_temperature_ : float
-        Temperature of the probabilities, found by the candidates of rows that had no part in their
-        own scores. It does not change predictions. Above 1 it evens probabilities out; 1 for fewer
-        than 30 rows.
+        Temperature of the probabilities, chosen by the candidates of rows that had no part in their
+        own scores. It does not change predictions. Above 1, probabilities become more even. It is 1
+        for fewer than 30 rows.
     n_iter_ : int
         Rounds of votes taken.
     n_components_ : int
@@ -113,7 +113,7 @@ class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimato
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, if they have any.
+        Names of the features, if they have any.
 
     See Also
     --------
@@ -121,10 +121,14 @@ class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimato
 
     Notes
     -----
-    With n rows, m classes and r components, time is O(n³) once and O(n² m) per round for all rows,
-    O(n r²) once and O(n r m) per round with components; memory is O(n²) or O(n r). `fit` does
-    not take sample weights: a row that counts twice would vote on itself. Therefore rows with equal
-    features and equal candidates vote once.
+    With n rows and m classes, time is O(n³) once and O(n² m) per round, and memory is O(n²). With r
+    components, time is O(n r²) once and O(n r m) per round, and memory is O(n r).
+
+    `fit` does not take sample weights: a row that counts twice would vote on itself. Therefore rows
+    with equal features and equal candidates vote once.
+
+    Where candidates depend on the features, the effect of ``class_prior`` is damped: its odds enter
+    as a power, from 1 down to 1/2.
 
     Examples
     --------
@@ -173,9 +177,9 @@ class CleanSEKernelClassifier(PredictionSetMixin, ProbabilityMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or (n_samples, n_channels, ...)
-            Training samples. They need no scaling. A missing value (NaN) counts as the mean of its
-            feature, and each feature with missing values here gets an indicator input. Sparse
-            tables become dense. Each channel of images is scaled as a whole.
+            Features, dense or (in two dimensions) sparse. They need no scaling. A missing value
+            (NaN) counts as the mean of its feature. Each feature with missing values in training
+            gets an indicator input. Each channel of images is scaled as a whole.
         y : array-like
             Candidates: a binary matrix of shape (n_samples, n_classes), dense, sparse or a
             DataFrame whose columns are the classes; a matrix of prior weights from 0 to 1; a list

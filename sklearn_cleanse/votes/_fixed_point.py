@@ -84,7 +84,7 @@ class KernelVotes:
     n_rounds : int
         Rounds taken.
     instance_dependence : float
-        Proportion of the candidates' variation, beyond that explained by labels, which features
+        Of the candidates' variation that labels do not explain, the proportion that features
         predict; see `instance_dependence`. NaN if it was not measured.
     count_strength : float
         How strongly counts weight votes: from 0, not at all, to 1.
@@ -127,15 +127,15 @@ def kernel_votes(
     prior : Tensor of shape (n_samples, n_classes)
         Prior weights: zero outside the candidates; rows sum to one.
     count_strength : float in [0, 1] or "auto", default="auto"
-        How far candidate sets are assumed to be drawn by the label alone. "auto" measures it by
-        `instance_dependence`. 0 leaves counts out altogether.
+        How strongly counts weight votes. 1 assumes that sets depend on the label alone. "auto"
+        measures it by `instance_dependence`. 0 leaves counts out.
     noise_rate : float in [0, 1) or "auto", default=0.0
         Proportion of rows whose label is outside their candidates. "auto" takes that of
         `estimate_noise_rate`. If it is not 0, votes may name any label.
     max_rounds : int, default=20
         Most rounds.
     tol : float, default=0.01
-        Stop if the votes of a row change by at most so much in sum, in the mean of the rows.
+        Stop if the sum of the changes of a row's votes, averaged over rows, is at most this.
 
     Returns
     -------
@@ -182,12 +182,12 @@ def kernel_votes(
 def trusted_votes(
     ridge: Ridge, prior: Tensor, *, count_strength: float | str = "auto", **params: Any
 ) -> KernelVotes:
-    """Take votes with counts, and without them where clean rows show that counts mislead.
+    """Compute votes with counts, or without if clean rows show that counts mislead.
 
-    Where a set belongs to a kind of row, as a word's tags do, a frequent label is mostly the true
-    one, and counts hold it back. If features predict the candidates and the clean rows' own labels
-    are better predicted by votes without counts, these are returned: their ``count_strength`` and
-    ``log_bonus`` are 0.
+    Where similar rows have the same set, as occurrences of a word do, a frequent label is mostly
+    the true one, and counts lower it. Votes without counts are returned if features predict the
+    candidates and these votes predict the clean rows' own labels better. Their ``count_strength``
+    and ``log_bonus`` are 0.
 
     Parameters
     ----------
@@ -302,10 +302,10 @@ def _log_rates(candidates: Tensor, labels: Tensor) -> Tensor:
 
 
 def set_log_likelihood(candidates: Tensor, labels: Tensor) -> Tensor:
-    """Compute how likely each row's candidate set is under each label.
+    """Compute the log-likelihood of each row's candidate set under each label.
 
-    Labels j join the set of a row of label k independently, with the proportion of k's rows that
-    have them; rates of rare labels are drawn towards those of all rows.
+    Label j joins the set of a row of label k independently of other labels. Its rate is the
+    proportion of k's rows that have it. Rates of rare labels are drawn towards those of all rows.
 
     Parameters
     ----------
@@ -335,9 +335,9 @@ def instance_dependence(ridge: Ridge, candidates: Tensor, labels: Tensor) -> flo
     """Measure how far features predict candidates beyond what the labels explain.
 
     If labels join a set by a rate of their own, or come in bags, a row's features carry no
-    information on its wrong candidates once its label is known. If a set belongs to a kind of row,
-    or holds labels that look alike, they do. What is left of the candidates after the mean for
-    each label is predicted by the other rows; the error is compared with that on pure noise.
+    information on its wrong candidates once its label is known. They do if similar rows have the
+    same set, or sets hold labels that look alike. The mean for each label is subtracted from the
+    candidates. Other rows predict what is left, and the error is compared with that on pure noise.
 
     Parameters
     ----------
@@ -381,9 +381,9 @@ def estimate_noise_rate(
     """Estimate the proportion of rows whose label is not among their candidates.
 
     It is the proportion under which the sets are likeliest, given the predictions by all other
-    rows. Where classes overlap these are uncertain, and a set without the predicted label is not a
-    surprise; where they are certain, it is. How far their certainty can be trusted is estimated as
-    well. No true label is needed.
+    rows. Where these predictions are certain, a set without the predicted label is evidence of
+    noise; where classes overlap, it is not. How far the certainty can be trusted is estimated too.
+    No true label is needed.
 
     Parameters
     ----------
