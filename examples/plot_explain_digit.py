@@ -7,8 +7,8 @@ training rows, and how each of them was resolved.
 """
 
 # %%
-# Digits with candidates that look likely to a simple classifier, so that wrong ones are plausible.
-# We take a training image with three candidates whose best probability is close to 60 %.
+# Each wrong label of a digit is a candidate with probability 0.3. We take a training image with
+# three candidates whose best probability is close to 60 %.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -19,8 +19,7 @@ from sklearn_cleanse.inspection import explain
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:1000], y[:1000]
-source = {"flip_proba": 0.3, "clean_rate": 0.2, "X": X}
-S = make_candidates(y, "instance-dependent", random_state=0, **source)
+S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
 model = CleanSEKernelClassifier().fit(X, S)
 
 best = np.where(S.sum(axis=1) == 3, model.candidate_proba_.max(axis=1), np.inf)

@@ -204,7 +204,8 @@ class PredictionSetMixin(PartialLabelMixin):
         The true label is in about ``coverage`` of the sets if new samples are like the training
         rows. This is not a guarantee, as no true label is known, and it does not hold for each
         class. Coverage can be ten points lower where wrong candidates depend on the features, and
-        is lower where true labels are not candidates and ``noise_rate`` is 0.
+        far lower where similar rows have the same set. It is also lower where true labels are not
+        candidates and ``noise_rate`` is 0.
         """
         if not isinstance(coverage, (int, float, np.number)) or not 0 < coverage < 1:
             raise ValueError(f"`coverage` must be between 0 and 1, exclusive, got {coverage!r}.")

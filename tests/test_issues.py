@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from sklearn_cleanse import CleanSEKernelClassifier
-from sklearn_cleanse.datasets import make_candidates
+from sklearn_cleanse.datasets import make_candidates, make_partial_classification
 from sklearn_cleanse.inspection import find_candidate_issues
 from sklearn_cleanse.inspection._issues import _disjoint_twins, _group_equal
 
@@ -55,11 +55,19 @@ def scores(issues):
 def test_wrong_sets_come_first(digits, issues):
     _, S, y = digits
     wrong = is_wrong(S, y)
-    assert part_in_top(issues, wrong) > 0.9
-    assert wrong[issues["row"]].mean() > 0.7
+    assert part_in_top(issues, wrong) > 0.85
+    assert wrong[issues["row"]].mean() > 0.95
     assert issues["score"].is_monotonic_decreasing
-    assert issues["score"].between(0.05, 1).all()
+    assert issues["score"].between(0.3, 1).all()
     assert issues.columns.tolist() == ["row", "given", "suggested", "score", "reason"]
+
+
+def test_few_right_sets_are_listed_and_reasons_agree():
+    X, S, _ = make_partial_classification(600, n_classes=5, random_state=0)
+    issues = find_candidate_issues(X, S, random_state=0)
+    assert len(issues) <= 0.04 * len(X)
+    found = issues["reason"].str.extractall(r"\((\d+) %\)")[0].astype(int).unstack()
+    assert (found[0] > found[1]).all()
 
 
 def test_suggestions_are_not_candidates_and_mostly_right(digits, issues):
@@ -142,15 +150,15 @@ def test_scores_rank_and_are_too_low_to_be_probabilities():
     assert roc_auc_score(wrong, score) > 0.98
     assert wrong[score > 0.5].mean() > 0.95
     assert wrong[(score > 0.1) & (score <= 0.5)].mean() > 0.5
-    assert wrong[score > 0.05].sum() > 0.9 * wrong.sum()
+    assert wrong[score > 0.3].sum() > 0.9 * wrong.sum()
 
 
 def test_prior_weights_matter(digits):
     X, S, y = digits
     weights = np.where(np.eye(10, dtype=bool)[y], 1.0, 0.4) * S
-    assert part_in_top(find_candidate_issues(X, weights, random_state=0), is_wrong(S, y)) > 0.9
+    assert part_in_top(find_candidate_issues(X, weights, **ALL), is_wrong(S, y)) > 0.9
     model = CleanSEKernelClassifier()
-    found = find_candidate_issues(X, weights, estimator=model, cv=2, random_state=0)
+    found = find_candidate_issues(X, weights, estimator=model, cv=2, **ALL)
     assert part_in_top(found, is_wrong(S, y)) > 0.8
 
 
@@ -216,7 +224,7 @@ def test_copies_of_all_rows_do_not_hide_errors():
     once = scores(find_candidate_issues(X, labels, **ALL))
     X, labels, both = np.vstack([X, X]), np.tile(labels, 2), np.tile(wrong, 2)
     np.testing.assert_array_equal(scores(find_candidate_issues(X, labels, **ALL)), np.tile(once, 2))
-    assert (once[wrong] > 0.5).mean() > 0.8
+    assert (once[wrong] > 0.5).mean() > 0.7
     nearest = find_candidate_issues(X, labels, estimator=KNeighborsClassifier(1), **ALL)
     assert roc_auc_score(both, scores(nearest)) > 0.8  # by its copy each would be right
 
@@ -245,7 +253,7 @@ def test_equal_rows_are_found_in_every_form_and_in_great_numbers():
         ({"include": "best"}, "'include' .*'all'.* Got 'best'"),
         ({"cv": KFold()}, "'cv' .*int .* Got KFold"),
         ({"estimator": LinearSVC()}, "'estimator' .*'predict_proba'.* Got LinearSVC"),
-        ({"estimator": LogisticRegression()}, "1d array"),
+        ({"estimator": LogisticRegression()}, "Logistic.* labels only. Pass an estimator of this"),
         ({"estimator": RandomForestClassifier(3)}, "RandomForest.*as several outputs"),
     ],
 )
@@ -255,7 +263,9 @@ def test_bad_parameters_are_named(params, expected):
         find_candidate_issues(X, S, **params)
 
 
-def test_rows_in_another_order_are_named():
+def test_rows_in_another_order_or_number_are_named():
     X, S, _ = make_blobs()
-    with pytest.raises(ValueError, match=r"y = y\.loc\[X\.index\]"):
+    with pytest.raises(ValueError, match=r"S = S\.loc\[X\.index\]"):
         find_candidate_issues(pd.DataFrame(X), pd.DataFrame(S)[::-1])
+    with pytest.raises(ValueError, match="`S` must have as many rows as X, 120, got 117"):
+        find_candidate_issues(X, S[:-3])

@@ -8,13 +8,12 @@ random order are predicted in three folds, by models of the other two, and score
 First table: accuracy, mean probability of the prediction, expected calibration error before and
 after tempering, and the error that labels drawn by these very probabilities would have ("chance").
 
-Second table: ``predict_set``: coverage, labels per set, their ratio to that of split conformal
-prediction (a threshold on the same probabilities by true labels of the other half of the rows, at
-the coverage reached), and the coverage of the worst class.
+Second table: ``predict_set``: coverage, labels per set, and the coverage of the worst class.
 """
 
 import numpy as np
-from protocol import SETS, load, make_parser, report, use_one_thread
+import pandas as pd
+from protocol import SETS, SOURCES, load, make_parser, report, use_one_thread
 from sklearn.model_selection import KFold
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier
@@ -23,7 +22,7 @@ from sklearn_cleanse.datasets import make_candidates
 from sklearn_cleanse.metrics import expected_calibration_error
 
 METHODS = {"kernel": CleanSEKernelClassifier, "network": CleanSEClassifier}
-WHAT = ["accuracy", "probability", "before", "error", "chance", "coverage", "labels", "ratio"]
+WHAT = ["accuracy", "probability", "before", "error", "chance", "coverage", "labels"]
 
 
 def predict(make, X, S, seed, coverage):
@@ -34,15 +33,6 @@ def predict(make, X, S, seed, coverage):
         proba[new], sets[new] = model.predict_proba(X[new]), model.predict_set(X[new], coverage)
         before[new] = np.exp(temper(np.log(proba[new]), 1 / model.proba_temperature_))
     return before, proba, sets
-
-
-def conformal_size(proba, y, coverage, rng):
-    """Return the labels per set of split conformal prediction."""
-    sizes, own = [], proba[np.arange(len(y)), y]
-    for half in np.array_split(rng.permutation(len(y)), 2):
-        least = np.quantile(own[half], 1 - coverage, method="lower")
-        sizes.append((np.delete(proba, half, axis=0) >= least).sum(axis=1).mean())
-    return np.mean(sizes)
 
 
 def measure(names, methods, sources, seeds, coverage, data_home):
@@ -58,11 +48,10 @@ def measure(names, methods, sources, seeds, coverage, data_home):
             before, proba, sets = predict(METHODS[method], X, S, seed, coverage)
             drawn = (rng.uniform(size=(len(y), 1)) > proba.cumsum(axis=1)[:, :-1]).sum(axis=1)
             covers, labels = sets[np.arange(len(y)), y], sets.sum(axis=1).mean()
-            size = conformal_size(proba, y, covers.mean(), rng)
             errors = [error(t, p, classes=classes) for t, p in ((y, before), (y, proba))]
             errors += [error(drawn, proba, classes=classes)]
             values = [(proba.argmax(axis=1) == y).mean(), proba.max(axis=1).mean(), *errors]
-            values += [covers.mean(), labels, labels / size]
+            values += [covers.mean(), labels]
             worst = min(covers[y == label].mean() for label in np.unique(y))
             row = {"set": name, "source": source, "method": method, "seed": seed}
             yield row | dict(zip(WHAT, values, strict=True)) | {"worst class": worst}
@@ -72,19 +61,14 @@ if __name__ == "__main__":
     parser = make_parser(__doc__, data=True)
     parser.add_argument("--names", nargs="+", default=[*SETS, "led7digit", "movement_libras"])
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--sources", nargs="+", default=["flip", "bag", "instance-dependent"])
+    parser.add_argument("--sources", nargs="+", default=SOURCES)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--coverage", type=float, default=0.9)
     args = vars(parser.parse_args())
     use_one_thread()
     out = args.pop("out")
     lines = report(measure(**args), out)
+    groups = pd.DataFrame(lines).groupby(["source", "method"], sort=False)
     for columns in (WHAT[:5], [*WHAT[5:], "worst class"]):
-        report(
-            {"source": source, "method": method}
-            | {name: np.mean([row[name] for row in found]) for name in columns}
-            | {f"least {name}": min(row[name] for row in found) for name in columns[:1]}
-            for source in args["sources"]
-            for method in args["methods"]
-            if (found := [r for r in lines if (r["source"], r["method"]) == (source, method)])
-        )
+        least = groups[columns[0]].min().rename(f"least {columns[0]}")
+        report(groups[columns].mean().join(least).reset_index().to_dict("records"))

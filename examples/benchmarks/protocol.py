@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 SETS = ["digits", "segment", "satimage", "vowel", "vehicle"]
+SOURCES = ["flip", "bag", "instance-dependent", "lexicon"]
 
 
 def make_parser(docstring, data=False):
@@ -56,8 +57,8 @@ def report(rows, out=None):
     printed, columns = [], None
     for row in rows:
         if columns != (columns := list(row)):
-            print("\n" + "".join(_cell(name, row[name]) for name in columns))
-        print("".join(_cell(value, value) for value in row.values()), flush=True)
+            print("\n" + "".join(_cell(name, name, row[name]) for name in columns))
+        print("".join(_cell(name, value, value) for name, value in row.items()), flush=True)
         if out:
             with open(out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, default=float) + "\n")
@@ -65,7 +66,8 @@ def report(rows, out=None):
     return printed
 
 
-def _cell(shown, value):
+def _cell(name, shown, value):
     if isinstance(value, str):
         return f"  {shown:<27}"
-    return f"{shown:>14.5g}" if isinstance(shown, float) else f"{shown:>14}"
+    width = max(14, len(name) + 2)
+    return f"{shown:>{width}.5g}" if isinstance(shown, float) else f"{shown:>{width}}"

@@ -1,8 +1,9 @@
-"""Wrong candidate sets, rare classes, and probabilities that hold.
+"""Wrong candidate sets, rare classes, verdicts of `explain`, and rows to label next.
 
     python examples/benchmarks/robustness.py noise --names vehicle vowel segment --out lines.jsonl
     python examples/benchmarks/robustness.py rare --ratios 100 --seeds 2 --out lines.jsonl
-    python examples/benchmarks/robustness.py probabilities --out lines.jsonl
+    python examples/benchmarks/robustness.py verdicts --names vowel segment vehicle led7digit
+    python examples/benchmarks/robustness.py labeling --sources flip --seeds 10
 
 Candidates are generated on ordinary data; one thread; new rows are scored by their true labels.
 
@@ -13,16 +14,24 @@ wrong sets are marked: there every label is a candidate, which is roughly the mo
 rare: class sizes fall geometrically. Prints the accuracy on new rows of the same class proportions
 and the balanced accuracy (mean recall), without and with ``class_prior="uniform"``.
 
-probabilities: prints accuracy, mean probability of the prediction, and expected calibration error.
+verdicts: explains 200 ambiguous training rows. Prints how many have each verdict, how often it is
+right ("no candidate fits" if the set lacks the true label, any other if the choice is the true
+label), and how often most similar rows were resolved as the choice.
+
+labeling: 700 training rows. Prints the accuracy before and after 35 of them are labeled: those of
+least margin by `rank_for_labeling`, or ambiguous ones drawn at random.
 """
 
+from itertools import product
+
 import numpy as np
-from protocol import SETS, load, make_parser, report, split, use_one_thread
+import pandas as pd
+from protocol import SETS, SOURCES, load, make_parser, report, split, use_one_thread
 from sklearn.metrics import recall_score
 
 from sklearn_cleanse import CleanSEClassifier, CleanSEKernelClassifier, PartialLabelClassifier
 from sklearn_cleanse.datasets import long_tail_rows, make_candidates
-from sklearn_cleanse.metrics import expected_calibration_error
+from sklearn_cleanse.inspection import explain, rank_for_labeling
 
 METHODS = {
     "CC": lambda **params: PartialLabelClassifier("cc", **params),
@@ -35,7 +44,7 @@ AUTO = {
     for name in ("CleanSE", "kernel")
 }
 MARKED = {"kernel, marked": CleanSEKernelClassifier}
-SOURCES = ["flip", "bag", "class-dependent", "instance-dependent"]
+VERDICTS = ["clear", "not certain", "close call", "no candidate fits"]
 
 
 def problems(names, seeds, data_home):
@@ -76,37 +85,57 @@ def rare(names, seeds, data_home, ratios, **_):
                     yield row | {"balanced, %": 100 * recall.mean()}
 
 
-def probabilities(names, seeds, data_home, sources, **_):
+def verdicts(names, seeds, data_home, sources, rates, **_):
+    for name, seed, (X, y, *_) in problems(names, seeds, data_home):
+        for source, rate in product(sources, rates):
+            options = {"flip_proba": 0.3, "noise_rate": rate, "X": X, "random_state": seed}
+            S = make_candidates(y, source, **options)
+            rows = np.flatnonzero(S.sum(axis=1) > 1)[:200]
+            found = explain(CleanSEKernelClassifier(random_state=seed).fit(X, S), X[rows], S[rows])
+            truth = np.where(S[rows, y[rows]], y[rows], None)
+            claim = [None if why.verdict == VERDICTS[-1] else why.label for why in found]
+            agree = [why.candidates["n_similar"].idxmax() == 0 for why in found]
+            table = 100.0 * pd.DataFrame({"right, %": truth == claim, "agree, %": agree})
+            table["verdict"] = [why.verdict for why in found]
+            for verdict in VERDICTS:
+                part = table[table["verdict"] == verdict].drop(columns="verdict")
+                row = {"set": name, "source": source, "noise rate": rate, "seed": seed}
+                row |= {"verdict": verdict, "rows, %": 100 * len(part) / len(table)}
+                yield row | part.mean().to_dict()
+
+
+def labeling(names, seeds, data_home, sources, **_):
     for name, seed, (X, y, X_new, y_new) in problems(names, seeds, data_home):
+        X, y = X[:700], y[:700]
         for source in sources:
             S = make_candidates(y, source, flip_proba=0.3, X=X, random_state=seed)
-            for method, make in METHODS.items():
-                model = make(random_state=seed).fit(X, S)
-                proba = model.predict_proba(X_new)
-                error = expected_calibration_error(y_new, proba, classes=model.classes_)
-                row = {"set": name, "source": source, "method": method, "seed": seed}
-                row |= {"accuracy, %": 100 * model.score(X_new, y_new)}
-                yield row | {"probability": proba.max(axis=1).mean(), "error": error}
+            model = CleanSEKernelClassifier(random_state=seed).fit(X, S)
+            drawn = np.random.RandomState(seed).permutation(np.flatnonzero(S.sum(axis=1) > 1))[:35]
+            chosen = {"margin": rank_for_labeling(model, X, S, n=35)["row"], "random": drawn}
+            row = {"set": name, "source": source, "seed": seed}
+            row["before"] = 100 * model.score(X_new, y_new)
+            for order, rows in chosen.items():
+                known = S.copy()
+                known[rows] = np.eye(S.shape[1], dtype=bool)[y[rows]]
+                row[order] = 100 * model.fit(X, known).score(X_new, y_new)
+            yield row
 
 
 def mean_over(rows, what, by):
-    """Yield the means over sets and seeds."""
-    groups = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in by), []).append([row[n] for n in what])
-    for key, values in groups.items():
-        means = np.mean(values, axis=0)
-        yield {"mean": "of all"} | dict(zip((*by, *what), (*key, *means), strict=True))
+    """Return the means over sets and seeds."""
+    means = pd.DataFrame(rows).groupby(by, sort=False)[what].mean()
+    return means.reset_index().to_dict("records")
 
 
 PARTS = {
     "noise": (noise, ["accuracy, %", "estimate"], ["method", "noise rate"]),
     "rare": (rare, ["accuracy, %", "balanced, %"], ["method", "prior", "ratio"]),
-    "probabilities": (
-        probabilities,
-        ["accuracy, %", "probability", "error"],
-        ["source", "method"],
+    "verdicts": (
+        verdicts,
+        ["rows, %", "right, %", "agree, %"],
+        ["noise rate", "source", "verdict"],
     ),
+    "labeling": (labeling, ["before", "margin", "random"], ["source"]),
 }
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ def disambiguate(
     Parameters
     ----------
     estimator : classifier
-        A fitted estimator, a pipeline that ends in one, or a search that was refitted. One without
-        a `disambiguate` of its own is restricted to the candidates by its probabilities.
+        A fitted estimator, a pipeline that ends in one, or a search that was refitted. Without
+        `disambiguate` it needs ``predict_proba``, which is then restricted to the candidates.
     X : array-like of shape (n_samples, n_features)
         Samples, as ``estimator.predict`` takes them.
     S : array-like
@@ -59,10 +59,25 @@ def disambiguate(
 
 def read_proba(estimator: Any, X: Any, S: Any) -> tuple[Candidates, np.ndarray]:
     """Return the candidates, in the estimator's classes, and the probability of each."""
-    check_index(X, S)
     inner, _ = final_step(estimator)
-    candidates = check_candidates(S, n_samples=_num_samples(X), classes=inner.classes_)
+    remedy = "Fit CleanSEKernelClassifier, or wrap a classifier in CalibratedClassifierCV."
+    _check_has(inner, ["predict_proba", "disambiguate"], remedy)
+    candidates = read_sets(X, S, inner.classes_)
     return candidates, candidate_proba(estimator, X, candidates)
+
+
+def _check_has(inner: Any, methods: list[str], remedy: str) -> None:
+    if not any(hasattr(inner, method) for method in methods):
+        raise ValueError(f"`estimator` must have `{methods[0]}`, got {inner!r:.300}. {remedy}")
+
+
+def read_sets(X: Any, S: Any, classes: Any = None) -> Candidates:
+    """Return the candidates; messages call them `S`, as the parameter is called here."""
+    check_index(X, S, "S")
+    try:
+        return check_candidates(S, n_samples=_num_samples(X), classes=classes)
+    except ValueError as error:
+        raise ValueError(str(error).replace("`y`", "`S`")) from error
 
 
 @validate_params({"coverage": [Interval(Real, 0, 1, closed="neither")]}, **CHECK)
@@ -77,7 +92,7 @@ def predict_set(estimator: Any, X: Any, *, coverage: float = 0.9) -> np.ndarray:
     X : array-like of shape (n_samples, n_features)
         Samples, as ``estimator.predict`` takes them.
     coverage : float in (0, 1), default=0.9
-        Proportion of new rows whose set is to hold the true label.
+        Proportion of new rows that should have the true label in their set.
 
     Returns
     -------
@@ -100,11 +115,7 @@ def predict_set(estimator: Any, X: Any, *, coverage: float = 0.9) -> np.ndarray:
     True
     """
     inner, Z = final_step(estimator, X)
-    if not hasattr(inner, "predict_set"):
-        raise ValueError(
-            f"`estimator` must have `predict_set`, got {type(inner).__name__}. Use "
-            "CleanSEKernelClassifier or CleanSEClassifier."
-        )
+    _check_has(inner, ["predict_set"], "Use CleanSEKernelClassifier or CleanSEClassifier.")
     return np.asarray(inner.predict_set(Z, coverage=coverage))
 
 

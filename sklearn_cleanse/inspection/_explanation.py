@@ -28,9 +28,10 @@ class Explanation:
     row : object
         The sample, by the index of X or S if one of them has an index, otherwise its position.
     verdict : {"clear", "not certain", "close call", "no candidate fits"}
-        "clear": the likeliest candidate has a probability of at least 0.9. "close call": it leads
-        by less than 0.1. "no candidate fits": other rows give labels that are not candidates more
-        than half of the probability, and one of them the most.
+        "no candidate fits": other rows suggest a label outside, so clearly that
+        `find_candidate_issues` would list the row for the same predictions. "close call": the
+        likeliest candidate leads by less than 0.1. "clear": it has a probability of at least 0.9,
+        other rows suggest a candidate, and ``instance_dependence_`` is below 0.1.
     label : object
         The likeliest candidate, which `disambiguate` returns.
     probability : float
@@ -49,7 +50,7 @@ class Explanation:
         Labels that are not candidates, likeliest first: "label", "probability" (among all labels,
         as other rows suggest them) and "n_similar".
     reasons : list of str
-        Sentences on similar rows that disagree with the choice.
+        Sentences on why the choice is doubtful.
     remarks : list of str
         Other sentences of the text.
     contributions : DataFrame
@@ -104,7 +105,7 @@ class Explanation:
         parts = [
             f"<p><b>Row {escape(str(self.row))}: {escape(self._summary())}</b> &emsp; "
             f"predict(): {escape(str(self.prediction))}</p>",
-            _html(self._candidate_table(), has_head=self.verdict != NO_CANDIDATE),
+            _html(self._candidate_table()),
             *(f"<p>{escape(text)}</p>" for text in self.reasons),
         ]
         if len(self.similar):
@@ -113,24 +114,25 @@ class Explanation:
         return "\n".join(parts)
 
     def _summary(self) -> str:
-        if self.verdict == NO_CANDIDATE:
-            return self.verdict
-        return f"{self.label} ({percent(self.probability)}), {self.verdict}"
+        choice = f"{self.label} ({percent(self.probability)}), "
+        return choice * (self.verdict != NO_CANDIDATE) + self.verdict
 
     def _similar_title(self) -> str:
         after = ", as the votes before training resolved them" * ("vote" in self.candidates)
         return f"most similar rows{after}"
 
     def _candidate_table(self) -> list[list[Cell]]:
-        """Return the lines of the upper table, the first of which may be a head."""
+        """Return the lines of the upper table, the first of which is a head."""
         n, shown = len(self.similar), self.candidates.head(_MOST_CANDIDATES)
         rest = self.candidates["probability"].iloc[_MOST_CANDIDATES:]
-        if self.verdict == NO_CANDIDATE:
-            names = [*shown["candidate"], f"not a candidate: {self.outside['label'][0]}"]
-            both = pd.concat([shown, self.outside[:1]])
-            found = zip(names, both["probability"], both["n_similar"], strict=True)
-            return [[str(name), percent(p), f"{k} of {n} similar rows"] for name, p, k in found]
         head: list[Cell] = ["candidate", "probability", f"{n} most similar rows"]
+        if self.verdict == NO_CANDIDATE:
+            both = ("", "candidates", shown), ("not a candidate: ", "all labels", self.outside[:1])
+            return [head] + [
+                [start + str(row[1]), f"{percent(row.probability):>5} of {of}", str(row.n_similar)]
+                for start, of, table in both
+                for row in table.itertuples()
+            ]
         rows: list[list[Cell]] = [
             [
                 str(row.candidate),
@@ -172,7 +174,7 @@ def _align(rows: list[list[Cell]]) -> list[str]:
     return ["   ".join(map(str.ljust, line, widths)) for line in lines]
 
 
-def _html(rows: list[list[Cell]], has_head: bool = True) -> str:
+def _html(rows: list[list[Cell]]) -> str:
     """Write rows of cells as a table; whatever they hold is text, not HTML."""
 
     def markup(cell: Cell) -> str:
@@ -183,6 +185,6 @@ def _html(rows: list[list[Cell]], has_head: bool = True) -> str:
 
     lines = []
     for i, row in enumerate(rows):
-        tag = "th" if has_head and i == 0 else "td"
+        tag = "td" if i else "th"
         lines.append("".join(f"<{tag}>{markup(cell)}</{tag}>" for cell in row))
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"

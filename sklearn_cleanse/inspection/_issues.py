@@ -1,5 +1,6 @@
 """Rows whose candidates look wrong, for the person who can correct them."""
 
+import re
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -14,28 +15,26 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils.validation import _num_samples
 
-from ..candidates import Candidates, check_candidates, check_index
+from ..candidates import Candidates
 from ..features import check_features, row_keys
 from ..kernel import CleanSEKernelClassifier
 from ..metrics._predictions import final_step
 from ..model_selection import CandidateKFold
-from ..votes._fixed_point import label_weights, likeliest_noise_rate
-from ._decide import row_labels
-from ._explain import calibrated
+from ..votes._fixed_point import likeliest_noise_rate
+from ._decide import read_sets, row_labels
+from ._explain import LEAST_NOISE, calibrated, doubt
 from ._explanation import percent
-
-#: Least noise rate that is assumed: with none, no set would ever be found wrong.
-_LEAST_NOISE = 0.05
-
-#: Least score of a set that is listed as wrong. On controlled sets with 5 % of wrong sets the list
-#: holds 83 % of these where candidates do not depend on features, and 57 % of its rows are wrong.
-_LEAST_SCORE = 0.05
 
 #: A candidate of less probability than this is not supported by other rows.
 _UNSUPPORTED = 0.02
 
 #: Labels are alike if rows of the one give the other this part of what its own rows give it.
 _ALIKE = 0.5
+
+_NEEDS = (
+    "`estimator` must take candidates, got {!r:.300}, which reads {}. Pass an estimator of this "
+    "package such as CleanSEClassifier, alone or in a pipeline, or pass labels as S."
+)
 
 
 @validate_params(
@@ -78,7 +77,7 @@ def find_candidate_issues(
         Number of shuffled folds for an estimator that is fitted out of fold.
     noise_rate : float in [0, 1) or "auto", default="auto"
         Proportion of sets that are wrong; "auto" estimates it. At least 0.05 is assumed: without
-        noise no set could be wrong. It moves the scores more than their order.
+        noise no set could be wrong. The higher it is, the more rows are listed.
     include : {"wrong", "all"}, default="wrong"
         Whether to list rows whose set looks wrong, or to rank all rows.
     random_state : int, RandomState instance or None, default=None
@@ -93,8 +92,8 @@ def find_candidate_issues(
         - "given": the candidates, a list; the label if every row has a single one.
         - "suggested": the likeliest label outside the set; of a set that looks right, the likeliest
           candidate.
-        - "score": from 0 to 1, high if the set looks wrong. It ranks rows. As a probability it is
-          too low: at 0.1 sets are often wrong.
+        - "score": from 0 to 1, high if the set looks wrong. Sets above 0.3 are listed, if other
+          rows suggest a label outside. It ranks rows and is not a probability.
         - "reason": in words.
 
         ``issues.attrs["labels_alike"]`` lists pairs of labels that the features do not
@@ -113,15 +112,10 @@ def find_candidate_issues(
     >>> print(issues.reason[0])
     other rows suggest 0 (...), not 2 (...)
     """
-    check_index(X, S)
-    candidates = check_candidates(S, n_samples=_num_samples(X))
-    proba, others = _label_proba(X, candidates, estimator, cv, noise_rate, random_state)
+    candidates = read_sets(X, S)
+    others, rate = _by_others(X, candidates, estimator, cv, noise_rate, random_state)
+    proba, score, is_wrong = doubt(others, candidates, rate)
     mask, twin = candidates.mask, _disjoint_twins(_group_equal(X), candidates.mask)
-    score = (proba * ~mask).sum(axis=1)
-    # One of two that disagree is wrong for certain: the one that other rows contradict more.
-    accused = (twin >= 0) & (score >= score[twin])
-    score = np.where(accused, np.maximum(score, 0.5), score)
-    is_wrong = (score >= _LEAST_SCORE) & ~mask.all(axis=1)
     rows = np.flatnonzero(is_wrong) if include == "wrong" else np.arange(len(mask))
     rows = rows[np.argsort(-score[rows], kind="stable")]
     inside = np.where(mask, proba, -1.0).argmax(axis=1)
@@ -132,39 +126,37 @@ def find_candidate_issues(
         given = [only for (only,) in given]
     reasons = []
     for row in rows:
-        label, other, proba_of = names[inside[row]], names[suggested[row]], others[row]
+        both, proba_of = (inside[row], suggested[row]), others[row]
+        label, other = (f"{names[column]} ({percent(proba_of[column])})" for column in both)
         if not is_wrong[row]:
-            reasons.append(_support(names, inside[row], proba_of, mask[row]))
+            weak = mask[row] & (proba_of < _UNSUPPORTED) & (names != names[inside[row]])
+            weakly = f", not {', '.join(map(str, names[weak]))}" * bool(weak.any())
+            reasons.append(f"other rows support {label}{weakly}")
         elif twin[row] >= 0:
             reasons.append(f"row {labels[twin[row]]} has equal features but other candidates")
         else:
-            found = percent(proba_of[suggested[row]]), percent(proba_of[inside[row]])
-            reasons.append(f"other rows suggest {other} ({found[0]}), not {label} ({found[1]})")
+            reasons.append(f"other rows suggest {other}, not {label}")
     columns = {"row": labels[rows], "given": given, "suggested": names[suggested[rows]]}
     issues = pd.DataFrame({**columns, "score": score[rows], "reason": reasons})
     issues.attrs["labels_alike"] = _labels_alike(proba, others, names)
     return issues
 
 
-def _label_proba(
+def _by_others(
     X: Any, candidates: Candidates, estimator: Any, cv: int, noise_rate: Any, random_state: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of each label, by features and sets, and by other rows alone."""
+) -> tuple[np.ndarray, float]:
+    """Return the probability of each label by other rows alone, and the noise rate."""
     if estimator is None:
-        asked = noise_rate if noise_rate == "auto" else max(float(noise_rate), _LEAST_NOISE)
-        engine = CleanSEKernelClassifier(noise_rate=asked, random_state=random_state)
-        if engine.fit(X, candidates).noise_rate_ < _LEAST_NOISE:
-            engine.set_params(noise_rate=_LEAST_NOISE).fit(X, candidates)
-        return engine.label_proba_, calibrated(engine, engine.loo_proba_)
+        engine = CleanSEKernelClassifier(noise_rate=noise_rate, random_state=random_state)
+        if engine.fit(X, candidates).noise_rate_ < LEAST_NOISE:
+            engine.set_params(noise_rate=LEAST_NOISE).fit(X, candidates)
+        return calibrated(engine, engine.loo_proba_), engine.noise_rate_
     others = _left_out(estimator, X, candidates)
     if others is None:
         others = _out_of_fold(estimator, X, candidates, cv, random_state)
     if noise_rate == "auto":
         noise_rate = likeliest_noise_rate(*map(torch.from_numpy, (others, candidates.mask)))
-    rate = max(float(noise_rate), _LEAST_NOISE)
-    weights = label_weights(torch.from_numpy(candidates.prior).double(), rate).numpy()
-    proba = np.maximum(others, 1e-12) * weights
-    return proba / proba.sum(axis=1, keepdims=True), others
+    return others, float(noise_rate)
 
 
 def _left_out(estimator: Any, X: Any, candidates: Candidates) -> np.ndarray | None:
@@ -198,7 +190,12 @@ def _out_of_fold(
     folds = CandidateKFold(cv, random_state=random_state)
     for train, test in folds.split(first, candidates[first]):
         train, test = (np.flatnonzero(np.isin(group, part)) for part in (train, test))
-        fitted = clone(estimator).fit(_safe_indexing(X, train), _safe_indexing(S, train))
+        try:
+            fitted = clone(estimator).fit(_safe_indexing(X, train), _safe_indexing(S, train))
+        except (ValueError, NotImplementedError) as error:
+            if not re.search("1d array|[Mm]ulti-?(output|label)", str(error)):
+                raise
+            raise ValueError(_NEEDS.format(estimator, "labels only")) from error
         others[test] = _in_columns(fitted, _safe_indexing(X, test), candidates.classes)
     return others
 
@@ -207,10 +204,7 @@ def _in_columns(estimator: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     """Return probabilities with a column for each class, also for those it was not fitted on."""
     found = estimator.predict_proba(X)
     if isinstance(found, list) or np.shape(found)[1:] != np.shape(estimator.classes_):
-        raise ValueError(
-            f"`estimator` must take candidates, got {estimator!r}, which reads several labels of a "
-            "row as several outputs. Pass labels, or an estimator such as CleanSEClassifier."
-        )
+        raise ValueError(_NEEDS.format(estimator, "several labels of a row as several outputs"))
     place = {label: column for column, label in enumerate(classes.tolist())}
     proba = np.zeros((_num_samples(X), len(classes)))
     proba[:, [place[label] for label in estimator.classes_.tolist()]] = found
@@ -240,13 +234,6 @@ def _disjoint_twins(group: np.ndarray, mask: np.ndarray) -> np.ndarray:
             disjoint = sets @ sets.T == 0
             twin[rows] = np.where(disjoint.any(axis=1), first[disjoint.argmax(axis=1)], -1)[own]
     return twin
-
-
-def _support(names: np.ndarray, label: int, others: np.ndarray, mask: np.ndarray) -> str:
-    """Return the reason of a row whose set looks right."""
-    weak = [str(name) for name in names[mask & (others < _UNSUPPORTED)] if name != names[label]]
-    weakly = f", not {', '.join(weak)}" if weak else ""
-    return f"other rows support {names[label]} ({percent(others[label])}){weakly}"
 
 
 def _labels_alike(
