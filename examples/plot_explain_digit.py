@@ -7,8 +7,8 @@ training rows, and how each of them was resolved.
 """
 
 # %%
-# Each wrong label of a digit is a candidate with probability 0.3. We take a training image with
-# three candidates whose best probability is close to 60 %.
+# Digits with candidates that look likely to a simple classifier, so that wrong ones are plausible.
+# We take a training image with three candidates whose best probability is close to 60 %.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -19,7 +19,8 @@ from sklearn_cleanse.inspection import explain
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:1000], y[:1000]
-S = make_candidates(y, "flip", flip_proba=0.3, random_state=0)
+source = {"flip_proba": 0.3, "clean_rate": 0.2, "X": X}
+S = make_candidates(y, "instance-dependent", random_state=0, **source)
 model = CleanSEKernelClassifier().fit(X, S)
 
 best = np.where(S.sum(axis=1) == 3, model.candidate_proba_.max(axis=1), np.inf)
@@ -51,13 +52,13 @@ for ax, near in zip(right.subplots(2, 4).flat, why.similar.itertuples(), strict=
 plt.show()
 
 # %%
-# The verdict orders the rows by how often the choice is right:
+# The candidates depend on the features here, so no choice among several is called clear. The
+# probability still orders the rows by how often the choice is right:
 right_ones = model.disambiguate(X, S) == y
-verdicts = np.array([explanation.verdict for explanation in explanations])
-for verdict in ("clear", "not certain", "close call", "no candidate fits"):
-    rows = (verdicts == verdict) & (S.sum(axis=1) > 1)
-    if rows.any():
-        print(f"{verdict:<18}{rows.sum():>5} rows, {right_ones[rows].mean():.0%} right")
+probability = np.array([explanation.probability for explanation in explanations])
+for low, high in [(0.9, 1), (0.6, 0.9), (0, 0.6)]:
+    rows = (probability > low) & (probability <= high) & (S.sum(axis=1) > 1)
+    print(f"above {low:.0%}: {rows.sum():>4} rows, {right_ones[rows].mean():.0%} right")
 
 # %%
 # An explanation gives the reason for a choice and does not prove it. Similar images with the same
