@@ -54,7 +54,7 @@ def rank_methods(scores: Any, *, missing: str = "error") -> np.ndarray:
     for row, column in np.argwhere(np.isnan(scores))[: missing == "error"]:
         found = f"`scores` must be numbers, got nan in row {row}, column {column}."
         raise ValueError(f'{found} Leave the row out, or pass missing="worst".')
-    return stats.rankdata(-np.where(np.isnan(scores), -np.inf, scores), axis=1)
+    return np.asarray(stats.rankdata(-np.where(np.isnan(scores), -np.inf, scores), axis=1))
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def holm(p_values: Any) -> np.ndarray:
     Returns
     -------
     adjusted : ndarray of shape (n_tests,)
-        Reject those below alpha: the probability of any wrong rejection is then at most alpha.
+        If those below alpha are rejected, the probability of any wrong rejection is at most alpha.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def corrected_interval(
 def win_tie_loss(
     scores: Any, control: int = 0, *, alpha: float = 0.05, test_fraction: float = 0.0
 ) -> np.ndarray:
-    """Count on how many data sets a control is better, level or worse, by paired t-tests.
+    """Count wins, ties and losses of a control over data sets, by paired t-tests.
 
     Parameters
     ----------

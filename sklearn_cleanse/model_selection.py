@@ -78,9 +78,7 @@ class CandidateKFold(BaseCrossValidator):
         """
         return self.n_splits * self.n_repeats
 
-    def _iter_test_indices(
-        self, X: Any = None, y: Any = None, groups: Any = None
-    ) -> Iterator[np.ndarray]:
+    def _iter_test_indices(self, X: Any, y: Any, groups: Any) -> Iterator[np.ndarray]:
         """Yield the test samples of each fold. `split` itself is scikit-learn's."""
         candidates = check_candidates(y)
         if len(candidates) < self.n_splits:

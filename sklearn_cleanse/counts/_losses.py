@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ class _OneVsRest(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        return ctx.pull_back(_widened(grad_output)).to(grad_output.dtype)
+        return cast(Tensor, ctx.pull_back(_widened(grad_output)).to(grad_output.dtype))
 
 
 def _one_vs_rest(z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -98,8 +98,7 @@ def _check_logits(logits: Tensor) -> tuple[int, int]:
         raise ValueError(f"`logits` must have shape (n, m), got {tuple(logits.shape)}.")
     if not logits.is_floating_point():
         raise TypeError(f"`logits` must be floating point, got {logits.dtype}. Call .float().")
-    n, m = logits.shape
-    return n, m
+    return len(logits), logits.shape[1]
 
 
 def _check_bounds(logits: Tensor, lower: Any, upper: Any, max_count: int | None) -> _Bounds:
@@ -129,7 +128,7 @@ def _check_bound(name: str, bound: Any, least: int, n: int, m: int) -> Tensor:
         )
     # A bound further out means the same, but n minus it might overflow.
     bound = bound.long().clamp(least, least + n + 1)
-    return bound if bound.ndim else bound.expand(m)
+    return cast(Tensor, bound if bound.ndim else bound.expand(m))
 
 
 def interval_log_prob(
@@ -176,7 +175,7 @@ def interval_log_prob(
     bounds = low, high, _ = _check_bounds(logits, lower, upper, max_count)
     if logits.numel() == 0:
         return logits.sum(0).masked_fill((low > 0) | (high < 0), -math.inf)
-    return _IntervalLogProb.apply(logits, bounds, _wants_gradient(logits))
+    return cast(Tensor, _IntervalLogProb.apply(logits, bounds, _wants_gradient(logits)))
 
 
 def one_vs_rest_logits(logits: Tensor) -> Tensor:
@@ -205,7 +204,7 @@ def one_vs_rest_logits(logits: Tensor) -> Tensor:
     _check_logits(logits)
     if logits.numel() == 0:
         return logits.clone()
-    return _OneVsRest.apply(logits)
+    return cast(Tensor, _OneVsRest.apply(logits))
 
 
 def _count_loss(
@@ -216,7 +215,7 @@ def _count_loss(
         log_prob = interval_log_prob(logits, lower, upper, max_count=max_count)
         return (torch.special.entr(log_prob.exp()) if entropy else -log_prob).sum()
     bounds = _check_bounds(logits, lower, upper, max_count)
-    return _CountLoss.apply(logits, bounds, entropy, _wants_gradient(logits))
+    return cast(Tensor, _CountLoss.apply(logits, bounds, entropy, _wants_gradient(logits)))
 
 
 def interval_loss(

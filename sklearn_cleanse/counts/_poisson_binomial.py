@@ -29,10 +29,10 @@ _MAX_UNREFINED = {torch.float64: 256, torch.float32: 16}
 # Products held at a time (128 MiB in float64).
 _MAX_PRODUCTS = 2**24
 
+_Solved = tuple[Tensor, Tensor | None]  # log-probabilities, and derivatives if they are wanted
 
-def solve(
-    z: Tensor, lower: Tensor, upper: Tensor, max_count: int, grad: bool
-) -> tuple[Tensor, Tensor | None]:
+
+def solve(z: Tensor, lower: Tensor, upper: Tensor, max_count: int, grad: bool) -> _Solved:
     """Log-probabilities (m,) and, if ``grad``, their derivatives by the log-odds z (n, m)."""
     if not z.is_cpu:
         return _solve_tilted(z, lower, upper, max_count, grad)
@@ -44,8 +44,6 @@ def solve(
         redone, solve_again = ~(never | certain), solve
     else:
         log_prob, slope, total = _solve_untilted(z, lower, upper, max_count, grad)
-        if total.min() >= _RELIABLE:
-            return log_prob, slope if grad else None
         redone, solve_again = total < _RELIABLE, _solve_tilted
     if bool(redone.any()):
         columns = z[:, redone], lower[redone], upper[redone]
@@ -72,9 +70,7 @@ def _solve_untilted(
     return log_prob, slope, total
 
 
-def _solve_tilted(
-    z: Tensor, lower: Tensor, upper: Tensor, max_count: int, grad: bool
-) -> tuple[Tensor, Tensor | None]:
+def _solve_tilted(z: Tensor, lower: Tensor, upper: Tensor, max_count: int, grad: bool) -> _Solved:
     """Log-probabilities and derivatives, accurate in any tail."""
     n = len(z)
     size, floor = min(max_count, n) + 1, _FLOOR[z.dtype]

@@ -230,9 +230,8 @@ def _interpret(
         X = sp.vstack([*map(sp.csr_array, parts)], "csr") if is_sparse else np.vstack(parts)
         S, y = np.vstack([S, S_test]), np.concatenate([y, y_test])
         cv = [(np.arange(n_train), np.arange(n_train, X.shape[0]))]
-    empty = np.flatnonzero(~S.any(axis=1))
-    if len(empty):
-        raise ValueError(f"every row must have a candidate, got none in row {empty[0]}")
+    for row in np.flatnonzero(~S.any(axis=1))[:1]:
+        raise ValueError(f"every row must have a candidate, got none in row {row}")
     if y is not None and not allow_noise:
         outside = np.flatnonzero(~S[np.arange(len(S)), y])
         if len(outside):
@@ -289,14 +288,10 @@ def _matrix(scope: dict[str, Any], name: str) -> Any:
 def _labels(matrix: Any, name: str, budget: Budget) -> np.ndarray:
     """Return a label matrix as a dense array of bool; every value must be 0 or 1."""
     budget.spend(math.prod(matrix.shape), f"the dense matrix of {name}")
-    values = matrix.data if sp.issparse(matrix) else matrix
-    wrong = np.argwhere((values != 0) & (values != 1))
-    if len(wrong):
-        at = tuple(wrong[0])
-        row, column = (part[at[0]] for part in matrix.tocoo().coords) if len(at) == 1 else at
-        place = f"row {row}, column {column}"
-        raise ValueError(f"{name} must hold only 0 and 1, got {values[at]!s} in {place}")
     marks = matrix.astype(bool)
+    for row, column in np.transpose((matrix != marks).nonzero())[:1]:
+        found = f"{matrix[row, column]!s} in row {row}, column {column}"
+        raise ValueError(f"{name} must hold only 0 and 1, got {found}")
     return marks.toarray() if sp.issparse(marks) else np.ascontiguousarray(marks)
 
 
@@ -324,11 +319,10 @@ def _fold_rows(cell: Any, name: str, n_samples: int) -> list[np.ndarray]:
         if len(value) == n_samples > 1 and np.isin(value, (0, 1)).all():
             rows.append(np.flatnonzero(value))
             continue
-        wrong = value[(value != np.floor(value)) | (value < 1) | (value > n_samples)]
-        if len(wrong):
+        for wrong in value[(value != np.floor(value)) | (value < 1) | (value > n_samples)][:1]:
             raise ValueError(
                 f"{name} must hold row numbers from 1 to {n_samples}, or 0/1 masks of {n_samples} "
-                f"rows, got {wrong[0]!s} in fold {fold}"
+                f"rows, got {wrong!s} in fold {fold}"
             )
         rows.append(value.astype(np.int64) - 1)
     return rows

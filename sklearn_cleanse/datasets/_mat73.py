@@ -75,7 +75,7 @@ def _member(group: Any, name: str, h5py: Any) -> Any:
 def _value(node: Any, h5py: Any, budget: Budget, depth: int) -> Any:
     budget.visit(depth)
     if isinstance(node, h5py.Group):
-        rows = _attribute(node, "MATLAB_sparse", h5py)
+        rows = _attribute(node, "MATLAB_sparse")
         if rows is None:
             return _group(node, h5py, budget, depth + 1)
         parts = {name: _array(_member(node, name, h5py), h5py, budget) for name in node}
@@ -84,8 +84,8 @@ def _value(node: Any, h5py: Any, budget: Budget, depth: int) -> Any:
         return csc_from_parts(parts["data"], parts["ir"], parts["jc"], int(rows), budget)
     if not isinstance(node, h5py.Dataset):
         return Unread()
-    kind = _attribute(node, "MATLAB_class", h5py)
-    if kind != b"char" and _attribute(node, "MATLAB_empty", h5py):
+    kind = _attribute(node, "MATLAB_class")
+    if kind != b"char" and _attribute(node, "MATLAB_empty"):
         return [] if kind == b"cell" else np.empty((0, 0))
     if h5py.check_ref_dtype(node.dtype) is h5py.Reference:
         references = _array(node, h5py, budget).ravel()
@@ -97,11 +97,10 @@ def _value(node: Any, h5py: Any, budget: Budget, depth: int) -> Any:
     return cast_exactly(values, bool) if kind == b"logical" else values
 
 
-def _attribute(node: Any, name: str, h5py: Any) -> Any:
-    key = name.encode()
-    if not h5py.h5a.exists(node.id, key):
+def _attribute(node: Any, name: str) -> Any:
+    if name not in node.attrs:
         return None
-    attribute = h5py.h5a.open(node.id, key)
+    attribute = node.attrs.get_id(name)
     size = math.prod(attribute.shape) * attribute.dtype.itemsize
     if size > _MAX_ATTRIBUTE or attribute.dtype.kind == "O":
         raise ValueError(f"the attribute {name} of {node.name!r} is not one of MATLAB's")

@@ -98,12 +98,11 @@ def fetch_pll(
     home = data_folder(data_home)
     clear_stale(home / "pll")
     path = find_file((home, home / "pll"), {f"{known}mat" for known in names_of(key, record)})
-    if path is None:
-        target = home / "pll" / record["filename"]
-        if not download_if_missing:
-            remedy = f"Put the file {target.name!r} into {str(target.parent)!r}"
-            raise FileNotFoundError(f"{record['title']} is missing. {remedy}, or download it.")
-        path = download(record, target)
+    target = home / "pll" / record["filename"]
+    if path is None and not download_if_missing:
+        remedy = f"Put the file {target.name!r} into {str(target.parent)!r}"
+        raise FileNotFoundError(f"{record['title']} is missing. {remedy}, or download it.")
+    path = path or download(record, target)
     try:
         verify(path, record)
     except ValueError as error:

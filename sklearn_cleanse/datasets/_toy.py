@@ -205,10 +205,7 @@ def long_tail_rows(y: Any, imbalance: float, *, random_state: Any = None) -> np.
     proportions = _tail(len(labels), imbalance)
     sizes = np.bincount(columns)
     wanted = np.maximum(1, np.round((sizes / proportions).min() * proportions)).astype(int)
-    chosen = [
-        rng.permutation(np.flatnonzero(columns == column))[:size]
-        for column, size in enumerate(wanted)
-    ]
+    chosen = [rng.permutation(np.flatnonzero(columns == j))[:n] for j, n in enumerate(wanted)]
     return np.sort(np.concatenate(chosen))
 
 

@@ -1,6 +1,6 @@
 """Predictions of any fitted classifier: labels, log-probabilities, disambiguated labels."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -28,22 +28,22 @@ def final_step(fitted: Any, X: Any = None) -> tuple[Any, Any]:
 
 def predict_labels(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
     """Return the predicted labels. ``y`` is ignored: scorers pass it to all three functions."""
-    return estimator.predict(X)
+    return cast(np.ndarray, estimator.predict(X))
 
 
 def predict_log_proba(estimator: Any, X: Any, y: Any = None) -> np.ndarray:
     """Return the logarithm of the probability of each class. ``y`` is ignored."""
     if hasattr(estimator, "predict_log_proba"):
-        return estimator.predict_log_proba(X)
+        return cast(np.ndarray, estimator.predict_log_proba(X))
     with np.errstate(divide="ignore"):
-        return np.log(estimator.predict_proba(X))
+        return cast(np.ndarray, np.log(estimator.predict_proba(X)))
 
 
 def candidate_proba(estimator: Any, X: Any, candidates: Candidates) -> np.ndarray:
     """Return the probability of each candidate by any fitted classifier, pipeline or search."""
     inner, X = final_step(estimator, X)
     if hasattr(inner, "disambiguate"):
-        return inner.disambiguate(X, candidates, return_proba=True)[1]
+        return cast(np.ndarray, inner.disambiguate(X, candidates, return_proba=True)[1])
     return candidate_softmax(predict_log_proba(inner, X), candidates.mask, candidates.prior)
 
 
@@ -57,4 +57,4 @@ def disambiguate(estimator: Any, X: Any, y: Any) -> np.ndarray:
         known = mask[:, :n_known] | unseen[:, None]
         candidates = check_candidates(known, classes=estimator.classes_)
     columns = candidate_proba(estimator, X, candidates).argmax(axis=1)
-    return classes[np.where(unseen, mask.argmax(axis=1), columns)]
+    return np.asarray(classes[np.where(unseen, mask.argmax(axis=1), columns)])

@@ -27,7 +27,6 @@ class Scorer:
     predict: Callable[..., Any]
     measure: Callable[..., float]
     requests: dict[str, Any] = field(default_factory=lambda: {"sample_weight": None})
-    sign: int = 1
 
     def __call__(self, estimator: Any, X: Any, y: Any, **metadata: Any) -> float:
         self._check_names(metadata)
@@ -41,7 +40,7 @@ class Scorer:
         for name, values in (("y", y), *metadata.items()):
             check_index(X, values, name)
         predicted = self.predict(estimator, X, y)
-        return self.sign * self.measure(y, predicted, classes=estimator.classes_, **metadata)
+        return self.measure(y, predicted, classes=estimator.classes_, **metadata)
 
     def set_score_request(self, **requests: Any) -> Self:
         """Return a copy that asks for the given metadata, such as ``sample_weight=True``."""
@@ -66,8 +65,8 @@ class Scorer:
         return self.name
 
 
-def _log_loss_of_known(y: Any, log_proba: Any, *, classes: Any, sample_weight: Any = None) -> float:
-    """Compute `candidate_log_loss` over the samples that have a candidate among the classes."""
+def _log_likelihood(y: Any, log_proba: Any, *, classes: Any, sample_weight: Any = None) -> float:
+    """Compute minus `candidate_log_loss` over samples that have a candidate among the classes."""
     candidates, _ = read_labels(y, classes)
     known = candidates.mask[:, : len(classes)].any(axis=1)
     for row in np.flatnonzero(~known)[:1]:
@@ -81,7 +80,7 @@ def _log_loss_of_known(y: Any, log_proba: Any, *, classes: Any, sample_weight: A
             raise ValueError(f"{found}, so that there is nothing to score. {remedy}")
         warnings.warn(f"{found}. candidate_log_loss_scorer ignores them. {remedy}", stacklevel=2)
         sample_weight = check_weight(y, sample_weight, len(candidates)) * known
-    return _measures.candidate_log_loss(
+    return -_measures.candidate_log_loss(
         y, log_proba, log=True, classes=classes, sample_weight=sample_weight
     )
 
@@ -91,16 +90,12 @@ _accuracy_of_log = partial(_measures.approximated_accuracy, log=True)
 approximated_accuracy_scorer = Scorer(
     "approximated_accuracy_scorer", predict_log_proba, _accuracy_of_log
 )
-candidate_log_loss_scorer = Scorer(
-    "candidate_log_loss_scorer", predict_log_proba, _log_loss_of_known, sign=-1
+candidate_log_loss_scorer = Scorer("candidate_log_loss_scorer", predict_log_proba, _log_likelihood)
+_with_truth = partial(Scorer, requests={"sample_weight": None, "truth": True})
+true_accuracy_scorer = _with_truth("true_accuracy_scorer", predict_labels, _measures.true_accuracy)
+balanced_true_accuracy_scorer = _with_truth(
+    "balanced_true_accuracy_scorer", predict_labels, _measures.balanced_true_accuracy
 )
-_WITH_TRUTH = {"sample_weight": None, "truth": True}
-true_accuracy_scorer = Scorer(
-    "true_accuracy_scorer", predict_labels, _measures.true_accuracy, _WITH_TRUTH
-)
-balanced_true_accuracy_scorer = Scorer(
-    "balanced_true_accuracy_scorer", predict_labels, _measures.balanced_true_accuracy, _WITH_TRUTH
-)
-disambiguation_accuracy_scorer = Scorer(
-    "disambiguation_accuracy_scorer", disambiguate, _measures.true_accuracy, _WITH_TRUTH
+disambiguation_accuracy_scorer = _with_truth(
+    "disambiguation_accuracy_scorer", disambiguate, _measures.true_accuracy
 )

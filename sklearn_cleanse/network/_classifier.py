@@ -32,8 +32,6 @@ from ._net import Objective, Progress, early_stopping, one_cycle
 from ._rows import Batches, CandidateRows, block_size, scale
 from .distributed import Distributed, by_first, rank_and_size
 
-__all__ = ["PartialLabelClassifier"]
-
 #: Rows, at most, on which the scaling is chosen, and from which its statistics are taken.
 SCALING_ROWS, STATISTICS_ROWS = 1000, 20_000
 

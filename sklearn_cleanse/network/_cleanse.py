@@ -20,8 +20,6 @@ from ..votes._neighbors import NeighborVoter, NeighborVotes, choose_pool
 from ._classifier import PartialLabelClassifier
 from ._net import ConstantVotes, Objective
 
-__all__ = ["CleanSEClassifier", "paper_settings", "reconstructed_settings"]
-
 VOTERS: dict[str, Any] = {"kernel": CleanSEKernelClassifier, "neighbors": NeighborVoter}
 
 #: Scores of a voter count as at least this probability in predictions.

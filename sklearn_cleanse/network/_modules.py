@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MLP", "ResNet34"]
-
 
 class MLP(nn.Module):
     """Several fully connected networks side by side: linear layer, ReLU, batch norm, dropout.
@@ -142,16 +140,12 @@ class ResNet34(nn.Module):
 
     def __init__(self, n_channels, n_classes, width=64, generator=None):
         super().__init__()
-        layers = [_convolution(n_channels, width), nn.BatchNorm2d(width), nn.ReLU()]
-        channels = width
-        for stage, n_blocks in enumerate((3, 4, 6, 3)):
-            wider = width * 2**stage
-            for block in range(n_blocks):
-                layers.append(_Residual(channels, wider, stride=2 if stage and not block else 1))
-                channels = wider
-        self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        widths = np.repeat([width, 2 * width, 4 * width, 8 * width], [3, 4, 6, 3]).tolist()
+        blocks = [_Residual(*pair) for pair in pairwise([width, *widths])]
+        stem = [*_convolution(n_channels, width), nn.ReLU()]
+        self.body = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
         # skip_init: torch would draw from its global generator
-        self.head = nn.utils.skip_init(nn.Linear, channels, n_classes)
+        self.head = nn.utils.skip_init(nn.Linear, widths[-1], n_classes)
         for part in self.modules():
             if isinstance(part, (nn.Conv2d, nn.Linear)):
                 bound = part.weight[0].numel() ** -0.5
@@ -164,28 +158,24 @@ class ResNet34(nn.Module):
 
 
 class _Residual(nn.Module):
-    def __init__(self, channels, wider, stride):
+    """Two convolutions beside a shortcut; where channels double, the image shrinks by half."""
+
+    def __init__(self, channels, wider):
         super().__init__()
-        self.body = nn.Sequential(
-            _convolution(channels, wider, stride=stride),
-            nn.BatchNorm2d(wider),
-            nn.ReLU(),
-            _convolution(wider, wider),
-            nn.BatchNorm2d(wider),
-        )
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or channels != wider:
-            self.shortcut = nn.Sequential(
-                _convolution(channels, wider, stride, size=1), nn.BatchNorm2d(wider)
-            )
+        stride = 1 if channels == wider else 2
+        first, second = _convolution(channels, wider, stride), _convolution(wider, wider)
+        self.body = nn.Sequential(*first, nn.ReLU(), *second)
+        shortcut = [] if stride == 1 else _convolution(channels, wider, stride, size=1)
+        self.shortcut = nn.Sequential(*shortcut)
 
     def forward(self, X: Tensor) -> Tensor:
         return torch.relu(self.body(X) + self.shortcut(X))
 
 
 def _convolution(channels, wider, stride=1, size=3):
+    """Return a convolution, whose weights are not drawn yet, and its batch norm."""
     where = {"stride": stride, "padding": size // 2, "bias": False}
-    return nn.utils.skip_init(nn.Conv2d, channels, wider, size, **where)
+    return nn.utils.skip_init(nn.Conv2d, channels, wider, size, **where), nn.BatchNorm2d(wider)
 
 
 MODULES = {"mlp": MLP, "resnet34": ResNet34}

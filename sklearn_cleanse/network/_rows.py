@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from ..candidates import Candidates
 from .distributed import rank_and_size
 
 #: Up to so many values, scaled features are kept; beyond, each batch is scaled when it is cut.
@@ -49,16 +48,7 @@ class CandidateRows(Dataset):
         The user's sets, where noise makes each label a candidate.
     """
 
-    def __init__(
-        self,
-        X: np.ndarray,
-        used: np.ndarray,
-        candidates: Candidates,
-        scaler: nn.Module,
-        device: torch.device | str,
-        sample_weight: np.ndarray | None = None,
-        sets: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, X, used, candidates, scaler, device, sample_weight=None, sets=None):
         self.X, self.used, self.scaler, self.device = X, used, scaler, torch.device(device)
         self.mask = torch.from_numpy(candidates.mask).to(device)
         prior = torch.from_numpy(candidates.prior).to(device)

@@ -90,8 +90,7 @@ class TrainingCurveDisplay:
             del table["base_loss"]
         for axes, pattern in zip(self.axes_, (_LOSSES, _RATES), strict=True):
             for name, values in table.filter(regex=pattern).items():
-                label = name.replace("_", " ")
-                self.lines_ |= {name: axes.plot(values, label=label, lw=1.8)[0]}
+                self.lines_[name] = axes.plot(values, label=name.replace("_", " "), lw=1.8)[0]
             axes.set_xlabel("epoch")
             tidy(axes)
             if axes.get_lines():

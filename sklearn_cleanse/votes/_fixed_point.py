@@ -25,15 +25,6 @@ from torch import Tensor
 
 from ._ridge import Ridge
 
-__all__ = [
-    "KernelVotes",
-    "estimate_noise_rate",
-    "instance_dependence",
-    "kernel_votes",
-    "set_log_likelihood",
-    "trusted_votes",
-]
-
 #: Smallest left-out prediction: those below count as this.
 FLOOR = 1e-3
 

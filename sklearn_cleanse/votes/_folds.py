@@ -18,8 +18,6 @@ from ._fixed_point import KernelVotes, kernel_votes
 from ._model import keys_of_rows
 from ._ridge import ExactRidge, Ridge
 
-__all__ = ["fold_scores"]
-
 #: Rows to score, folds at most, and values of a fold's residual matrix at most (0.3 GB).
 SCORED_ROWS, FOLDS, FOLD_VALUES = 1000, 10, 2**25
 

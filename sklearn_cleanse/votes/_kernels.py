@@ -11,8 +11,6 @@ from torch.nn import functional as F
 
 from ..scaling import Scaling, fit_scaling
 
-__all__ = ["MeanKernel"]
-
 #: The scalings of the features whose kernels are averaged.
 VIEWS = ("standard", "minmax", "common")
 
@@ -83,10 +81,9 @@ class MeanKernel:
         """
         scalings = tuple(fit_scaling(X[:STATISTICS_ROWS], kind).to(device) for kind in kinds)
         kernel = cls(tuple(kinds), scalings, ())
-        kernel.widths = tuple(
-            tuple(float(distance.mean()) or 1.0 for distance in _distances(view, view))
-            for view in kernel.views(X[:_WIDTH_ROWS])
-        )
+        for view in kernel.views(X[:_WIDTH_ROWS]):
+            means = [float(distance.mean()) or 1.0 for distance in _distances(view, view)]
+            kernel.widths += (tuple(means),)
         return kernel
 
     def to(self, device: torch.device | str) -> Self:

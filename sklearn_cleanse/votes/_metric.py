@@ -1,9 +1,10 @@
 """A metric learned from votes: features count by how much the votes change along them.
 
-From a kernel regression of the votes, M is the mean outer product of the gradients of all class
-scores; rows are then compared by ``(x - x')' M (x - x')``, and M is computed once more. See A.
-Radhakrishnan et al., Mechanism for feature learning in neural networks and backpropagation-free
-machine learning models, Science 383 (2024).
+A kernel regression predicts the votes. M is the mean outer product of the gradients of all class
+scores. Rows are then compared by ``(x - x')' M (x - x')``, and M is computed once more.
+
+See A. Radhakrishnan et al., Mechanism for feature learning in neural networks and
+backpropagation-free machine learning models, Science 383 (2024).
 """
 
 from typing import Any
@@ -15,8 +16,6 @@ from torch import Tensor
 from ._fixed_point import KernelVotes, kernel_votes, trusted_votes
 from ._kernels import MeanKernel, blocks
 from ._ridge import ALPHA, METRIC_ROWS, ComponentRidge, ExactRidge, Ridge
-
-__all__ = ["MetricKernel", "learn_metric", "metric_votes"]
 
 #: Rows, at most, whose gradients are averaged.
 _GRADIENT_ROWS = 1000
@@ -107,8 +106,9 @@ def learn_metric(kernel: MeanKernel, X: np.ndarray, votes: Tensor) -> MetricKern
     True
     """
     Z = kernel.views(X[:METRIC_ROWS])[0]
-    axes = torch.eye(Z.shape[1], dtype=Z.dtype, device=Z.device)
-    if Z.shape[1] > _MANY_FEATURES:
+    if Z.shape[1] <= _MANY_FEATURES:
+        axes = torch.eye(Z.shape[1], dtype=Z.dtype, device=Z.device)
+    else:
         axes = Z[:_FEW_FEATURES].T
         for _ in range(4):  # subspace iteration: the axes span the largest components
             axes = torch.linalg.qr(Z.T @ (Z @ axes))[0]
@@ -124,9 +124,9 @@ def learn_metric(kernel: MeanKernel, X: np.ndarray, votes: Tensor) -> MetricKern
 def metric_votes(
     ridge: Ridge, X: np.ndarray, prior: Tensor, order: np.ndarray | None = None, **params: Any
 ) -> KernelVotes:
-    """Take votes twice: by the ridge's kernel, and with the metric learned from these.
+    """Compute votes twice: by the ridge's kernel, and with the metric learned from the first votes.
 
-    The ridge stays as it is: with the kernel of the metric predictions are worse.
+    The ridge stays as it is, because predictions with the metric are worse.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def metric_votes(
     order : ndarray of shape (n_samples,), dtype int, default=None
         Rows in random order, as for `make_ridge`.
     **params
-        Passed to `trusted_votes`. The first votes decide on the noise rate and on counts.
+        Passed to `trusted_votes`. The first votes fix the noise rate, and whether counts are used.
 
     Returns
     -------

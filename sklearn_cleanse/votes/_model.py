@@ -12,8 +12,6 @@ from ..features import row_keys
 from ._fixed_point import KernelVotes, label_weights, votes_from_scores
 from ._ridge import ExactRidge, Ridge
 
-__all__ = ["KernelModel"]
-
 #: Largest number of kernel values computed at a time.
 _BLOCK_VALUES = 2**22
 
@@ -122,8 +120,9 @@ class KernelModel:
                     f"overflow in row {start + int(far.nonzero()[0])}. Check its units, or drop "
                     "the row."
                 )
-            scores.append(self.kernel(views, self._basis()) @ self.coef + self.intercept)
-        return torch.cat(scores)
+            # In place: a damaged intercept must not widen the result.
+            scores.append((self.kernel(views, self._basis()) @ self.coef).add_(self.intercept))
+        return _check_finite(torch.cat(scores))
 
     def left_out_scores(self, X: np.ndarray, prior: np.ndarray) -> tuple[Tensor, Tensor]:
         """Predict rows as in training: a training row has no vote on itself.
@@ -147,8 +146,9 @@ class KernelModel:
             self._positions = {key: i for i, key in enumerate(self._keys(self.X, self.prior))}
         own = torch.tensor([self._positions.get(key, -1) for key in self._keys(X, prior)])
         if self.left_out is not None:
-            scores = torch.where((own >= 0)[:, None], self.left_out[own], scores)
-        return scores, own
+            left_out = self.left_out[own].reshape(scores.shape)
+            scores = torch.where((own >= 0)[:, None], left_out, scores)
+        return _check_finite(scores), own
 
     def _keys(self, X: np.ndarray, prior: np.ndarray) -> Iterator[bytes]:
         dtype = self.X.dtype if self.X.dtype.kind == "f" else np.float64
@@ -200,8 +200,14 @@ class KernelModel:
         """
         dtype = self.log_rates.dtype
         weights = label_weights(torch.tensor(prior, dtype=dtype), 0.0)
-        counts = self.log_bonus, self.log_rates, self.count_strength
+        counts = self.log_bonus.expand(len(self.intercept)), self.log_rates, self.count_strength
         return votes_from_scores(scores.to(dtype), weights, (weights > 0).to(dtype), *counts)
+
+
+def _check_finite(scores: Tensor) -> Tensor:
+    if not scores.isfinite().all():
+        raise ValueError("Scores must be finite, got NaN or infinity. Fit the model again.")
+    return scores
 
 
 def keys_of_rows(X: np.ndarray, prior: np.ndarray, dtype: Any) -> Iterator[bytes]:

@@ -10,8 +10,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["NeighborVoter"]
-
 #: All rows may vote while rows times voters stay below the first figure. Beyond, at least so many
 #: of them may vote as the second gives, half of them clean, so that a search takes no longer.
 MAX_PAIRS, MIN_VOTERS = 2**28, 2**12

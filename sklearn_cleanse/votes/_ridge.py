@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ._kernels import STATISTICS_ROWS, MeanKernel, blocks
 
-__all__ = ["ComponentRidge", "ExactRidge", "make_ridge"]
-
 #: α, added to the kernel's diagonal of ones. Chosen on controlled sets.
 ALPHA = 0.05
 
@@ -71,14 +69,7 @@ class ExactRidge:
     tensor([0, 0, 1, 1])
     """
 
-    def __init__(
-        self,
-        kernel: MeanKernel,
-        X: np.ndarray,
-        alpha: float = ALPHA,
-        dtype: torch.dtype | None = None,
-        gram: Tensor | None = None,
-    ) -> None:
+    def __init__(self, kernel, X, alpha=ALPHA, dtype=None, gram=None):
         self.kernel, self.alpha, self.n_basis = kernel, alpha, len(X)
         dtype = dtype or (torch.float32 if alpha >= SINGLE_ALPHA else torch.float64)
         K = kernel.gram(kernel.views(X), dtype) if gram is None else gram
@@ -169,9 +160,7 @@ class ComponentRidge:
     True
     """
 
-    def __init__(
-        self, kernel: MeanKernel, X: np.ndarray, components: np.ndarray, alpha: float = ALPHA
-    ) -> None:
+    def __init__(self, kernel, X, components, alpha=ALPHA):
         self.kernel, self.alpha, self.n_basis = kernel, alpha, len(components)
         basis = kernel.views(X[components])
         K = kernel(basis, basis)

@@ -8,8 +8,6 @@ from ._fixed_point import kernel_votes
 from ._kernels import MeanKernel
 from ._ridge import ExactRidge
 
-__all__ = ["choose_scaling"]
-
 
 def choose_scaling(X: np.ndarray, mask: np.ndarray) -> str:
     """Choose the scaling under which all other rows predict a row's candidates best.
