@@ -247,12 +247,6 @@ def test_looking_on_does_not_change_training_and_ends_with_the_final_model():
     )
 
 
-def test_calibration_error():
-    proba = np.array([[0.95, 0.05], [0.85, 0.15], [0.35, 0.65], [0.35, 0.65]])
-    expected = (0.05 + 0.85 + abs(2 * 0.65 - 1)) / 4
-    assert experiment.calibration_error(proba, np.array([0, 1, 1, 0])) == pytest.approx(expected)
-
-
 def test_a_second_call_runs_nothing_and_redo_follows_the_code(tmp_path, monkeypatch):
     arguments = ["--group", "as-published", "--dataset", WINE, "--method", "pl-cgr", "--seeds", "0"]
     assert go(tmp_path, *arguments) == 0

@@ -4,6 +4,7 @@ Names and splits:
 
 - ``lost``: 90/10 by ``ShuffleSplit(1, test_size=0.1, random_state=seed)``.
 - ``lost:fold0``, the paper's split: fold 0 of ``KFold(5, shuffle=True, random_state=0)``.
+- ``birdsong:80/20``: 80/20, features scaled to 0 to 1 on the training rows.
 - ``segment:bag:long-tailed``, controlled: ``long_tail_rows(y, 10, random_state=seed)`` if
   long-tailed; 90/10 as above; the first 2,000 training rows at most; then candidates of the
   training rows by ``make_candidates(y, "bag", flip_proba=0.3, X=X, random_state=seed)``.
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.preprocessing import MinMaxScaler
 
 REAL = ("lost", "birdsong", "msrcv2", "soccer_player", "yahoo_news")
 #: Sets of the paper whose files were not available.
@@ -71,15 +73,18 @@ def load_trial(name, seed, *, train_size=None, data_home=None, download=False) -
     if len(form) == 2 and form[0] in SOURCES and form[1] in BALANCES:
         X, _, y = load_rows(base, data_home, download)
         return _controlled_trial(X, y, *form, seed, train_size)
-    X, S, y = load_rows(base if form in ([], ["fold0"]) else name, data_home, download)
-    splitter = KFold(5, shuffle=True, random_state=0) if form == ["fold0"] else _split(seed)
+    split = "".join(form) if form in (["fold0"], ["80/20"]) else ""
+    X, S, y = load_rows(base if split else name, data_home, download)
+    fifths = KFold(5, shuffle=True, random_state=0)
+    splitter = fifths if split == "fold0" else _split(seed, 0.2 if split else 0.1)
     train, test = next(splitter.split(X))
     train = train[:train_size]
+    X = MinMaxScaler().fit(X[train]).transform(X) if split == "80/20" else X
     return Trial(X[train], S[train], y[train], X[test], y[test])
 
 
-def _split(seed):
-    return ShuffleSplit(1, test_size=0.1, random_state=seed)
+def _split(seed, test_size=0.1):
+    return ShuffleSplit(1, test_size=test_size, random_state=seed)
 
 
 def _controlled_trial(X, y, source, balance, seed, train_size) -> Trial:

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import sklearn_cleanse
 from sklearn_cleanse import PartialLabelClassifier
-from sklearn_cleanse.metrics import disambiguation_accuracy
+from sklearn_cleanse.metrics import disambiguation_accuracy, expected_calibration_error
 
 LAST_EPOCHS = 10
 _HERE = Path(__file__).resolve().parent
@@ -112,19 +112,13 @@ def _measure(task, trial) -> dict:
         found = [float((predicted == trial.y_test).mean()) for predicted in last]
         line |= {"accuracy_last": float(np.mean(found)), "accuracy_last_sd": float(np.std(found))}
     if hasattr(estimator, "predict_proba"):
-        line["ece"] = calibration_error(estimator.predict_proba(trial.X_test), trial.y_test)
+        proba, classes = estimator.predict_proba(trial.X_test), estimator.classes_
+        line["ece"] = expected_calibration_error(trial.y_test, proba, classes=classes)
     if hasattr(estimator, "candidate_proba_"):
         proba = estimator.candidate_proba_
         line["identified"] = disambiguation_accuracy(trial.S_train, proba, trial.y_train)
     epochs = estimator.n_iter_ if is_network else None
     return line | {"epochs": epochs, "seconds": round(seconds, 3), "peak_memory_mb": peak["mb"]}
-
-
-def calibration_error(proba, y, bins=10) -> float:
-    """Return the expected calibration error of the predicted classes."""
-    top, right = proba.max(axis=1), proba.argmax(axis=1) == y
-    numbers = np.minimum((bins * top).astype(int), bins - 1)
-    return float(np.abs(np.bincount(numbers, top - right)).sum() / len(y))
 
 
 def command_of(task: Task) -> str:

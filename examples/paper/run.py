@@ -131,12 +131,8 @@ def sort_out(options) -> tuple[list[Task], list[tuple[dict, Task]], str]:
         done = [line for line in done if line["code"] == code_hash()]
     known = {(*(line[name] for name in KEY), line["run"]): line["code"] for line in done}
     same = {line["run"]: line for line in done}
-    todo, copies, rows = (
-        [],
-        [],
-        [f"{'group':<14}{'runs':>6}{'done':>6}{'of other code':>15}{'to do':>7}{'hours':>7}"],
-    )
-    total, begun = 0.0, set()
+    rows = [f"{'group':<18}{'runs':>6}{'done':>6}{'of other code':>15}{'to do':>7}{'hours':>7}"]
+    todo, copies, total, begun = [], [], 0.0, set()
     only = {"datasets": options.dataset, "methods": options.method, "seeds": options.seeds}
     for group in options.group:
         tasks = {key_of(task): task for task in plan(group, **only, epochs=options.epochs)}
@@ -150,7 +146,7 @@ def sort_out(options) -> tuple[list[Task], list[tuple[dict, Task]], str]:
         numbers = (
             f"{len(tasks):>6}{len(tasks) - len(missing):>6}{old:>15}{len(new):>7}{hours:>7.1f}"
         )
-        rows.append(f"{group:<14}{numbers}   {GROUPS[group].about}")
+        rows.append(f"{group:<18}{numbers}   {GROUPS[group].about}")
         todo += new
         total += hours
     rows.append(

@@ -54,6 +54,15 @@ def headline(lines) -> Table:
     return Table("headline", "Accuracy on real sets", texts, with_notes(runs, note))
 
 
+def another_protocol(lines) -> Table:
+    """BirdSong beside the best published figure, which has other splits."""
+    runs = of(lines, "another-protocol")
+    texts = grid(runs, method_names((OURS, "kernel")), {"birdsong:80/20": "BirdSong"})
+    texts.loc["CroSel with conformal cleaning, as printed (UAI 2025)"] = "77.8"
+    note = f"{ACCURACY}; {cells.number_of(runs.seed, 'split')} of 80/20, features scaled to 0 to 1."
+    return Table("another-protocol", "BirdSong, 80/20", texts, with_notes(runs, note))
+
+
 def differences(lines) -> Table:
     """CleanSE (this package) less each other method, split by split."""
     runs = of(lines, "headline")
@@ -327,7 +336,7 @@ def all_tables(lines, folders=(HERE / "results",)) -> list[Table]:
     """Make every table there are lines for."""
     files = [path for folder in folders for path in sorted((folder / "benchmarks").glob("*.jsonl"))]
     tables = [headline(lines), verdict_table(lines), differences(lines), controlled(lines)]
-    tables += [ablation(lines), seconds(lines), *map(benchmark, files)]
+    tables += [another_protocol(lines), ablation(lines), seconds(lines), *map(benchmark, files)]
     return [table for table in [*tables, *more_tables(lines)] if _was_run(table)]
 
 
