@@ -9,7 +9,9 @@ import json
 import logging
 import os
 import warnings
+from contextlib import ExitStack
 from functools import reduce
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -44,38 +46,25 @@ def write_onnx(estimator: Any, path: str | os.PathLike[str]) -> None:
     """
     check_is_fitted(estimator)
     target, module = _regular(path), _Model(estimator).eval()
-    try:
-        import onnx
-        import onnxscript  # noqa: F401 (the exporter needs it)
-    except ImportError as error:
-        raise ImportError(
-            "`to_onnx` needs onnx and onnxscript: pip install 'sklearn-cleanse[export]'."
-        ) from error
+    if not all(map(find_spec, ("onnx", "onnxscript"))):  # which the exporter needs
+        raise ImportError("`to_onnx` needs the extra: pip install 'sklearn-cleanse[export]'.")
     dtype = torch.float32 if estimator._sample_dtype == "float32" else torch.float64
     graph = _export(module, torch.zeros(3, *estimator._sample_shape, dtype=dtype))
     classes = json.dumps(estimator.classes_.tolist(), default=str)
-    onnx.helper.set_model_props(graph, {"classes": classes})
+    graph.metadata_props.add(key="classes", value=classes)
     _write(target, graph.SerializeToString())
 
 
 def _export(module: nn.Module, example: Tensor) -> Any:
+    options: Any = {"input_names": ["X"], "output_names": ["probabilities"], "verbose": False}
+    options["dynamic_shapes"] = {"X": {0: torch.export.Dim("rows", min=1)}}
     log = logging.getLogger("torch.onnx")  # names each optional package that is not installed
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # by its own calls
-            program: Any = torch.onnx.export(
-                module,
-                (example,),
-                input_names=["X"],
-                output_names=["probabilities"],
-                dynamic_shapes={"X": {0: torch.export.Dim("rows", min=1)}},
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        log.setLevel(level)
-    return program.model_proto
+    # Its own calls give FutureWarnings.
+    with ExitStack() as stack, warnings.catch_warnings(action="ignore", category=FutureWarning):
+        stack.callback(log.setLevel, log.level)
+        log.setLevel(logging.ERROR)
+        program: Any = torch.onnx.export(module, (example,), dynamo=True, **options)
+        return program.model_proto
 
 
 class _Model(nn.Module):
@@ -144,8 +133,7 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: str) -> Tensor:
 
 
 def _searchsorted(rows: Tensor, values: Tensor, right: bool = False) -> Tensor:
-    compare = torch.le if right else torch.lt
-    return compare(rows[:, None], values[:, :, None]).sum(dim=2)
+    return (torch.le if right else torch.lt)(rows[:, None], values[:, :, None]).sum(dim=2)
 
 
 def _normal_quantile(proba: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,6 +18,7 @@ from safetensors import numpy as safetensors
 from sklearn.utils.validation import check_is_fitted
 
 from ._version import __version__
+from .base import choose_device
 
 __all__ = ["load_model", "save"]
 
@@ -55,7 +56,8 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     estimator : object
         One of this package's estimators, fitted.
     path : str or path-like
-        The file, which is replaced if it exists. Symbolic links are followed.
+        The file, which is replaced if it exists and is not read-only. Symbolic links are followed;
+        a hard link is cut, so that its other names keep the old file.
 
     Examples
     --------
@@ -70,10 +72,7 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     >>> again.predict([[0.2], [0.9]])
     array(['a', 'b'], dtype='<U1')
     """
-    if not _is_own(estimator):
-        raise ValueError(
-            f"`estimator` must be one of this package, got {type(estimator).__name__}. Pickle it."
-        )
+    check_is_fitted(estimator, "classes_")
     arrays, names = dict[str, np.ndarray](), dict[str, Any]()
     text = f"{FORM} {__version__} {json.dumps(_encode(estimator, arrays, names))}"
     arrays["model"] = np.frombuffer(text.encode(), dtype=np.uint8)
@@ -81,36 +80,44 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     arrays["sklearn_cleanse"] = np.arange(32, dtype=np.uint8)
     raw = safetensors.save(arrays).removesuffix(bytes(range(32)))
     raw += hashlib.sha256(raw).digest()
-    # Raises if it is not fitted, or if `set_params` has changed the network's size since `fit`.
+    # Raises if `set_params` has changed the network's size since `fit`.
     _read(raw, names, "cpu")
     _write(_regular(path), raw)
 
 
 def _regular(path: str | os.PathLike) -> Path:
     """Follow links; raise if there is something that is not a regular file, such as a device."""
-    target = Path(os.path.realpath(path))
-    if os.path.lexists(target) and not target.is_file():
-        raise OSError(f"`path` must be a regular file, got {path}. Choose another name.")
+    try:
+        target = Path(os.path.realpath(os.fsdecode(path)))
+        if target.is_file() < os.path.lexists(target):
+            raise OSError("a folder, a device or the like")
+    except (TypeError, ValueError, OSError) as error:
+        found = f"{path!r:.200} ({error!s:.80})"
+        raise OSError(f"`path` must be a regular file, got {found}. Choose a name.") from error
     return target
 
 
 def _write(target: Path, raw: bytes) -> None:
     """Write a file whole or not at all; remove what a killed process has left a day ago."""
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"`path` must be in an existing folder, got {target}. Create it.")
     for left in target.parent.glob(f"{_TEMPORARY}*"):
         with suppress(OSError):  # of another user, or gone meanwhile
             if left.is_file() and left.stat().st_mtime < time.time() - _SECONDS_KEPT:
                 left.unlink()
     partial = target.with_name(_TEMPORARY + os.urandom(16).hex())
     try:
+        mode = target.stat().st_mode if target.exists() else None
+        if mode and not (mode & 0o222 and os.access(target, os.W_OK)):  # root may write all files
+            raise PermissionError("the file is read-only")
         with open(partial, "xb") as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
-            partial.chmod(target.stat().st_mode)
+        if mode:
+            partial.chmod(mode)
         os.replace(partial, target)
+    except OSError as error:
+        found = f"{target!s:.200} ({error.strerror or error})"
+        raise type(error)(f"`path` must be writable, got {found}. Choose another.") from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -222,19 +229,21 @@ def load_model(path: str | os.PathLike, allow: Any = (), device: str | None = No
     True
     """
     names = allow if isinstance(allow, dict) else {_path_of(item): item for item in allow}
+    if device is not None:
+        choose_device(device)
     raw = _regular(path).read_bytes()
     try:
         return _read(raw, names, device)
     except Exception as error:  # whatever a forged file leads to
-        raise ValueError(f"`path` must be a model to load, got {path}: {error}") from error
+        found = f"`path` must be a model to load, got {path}: {str(error).rstrip('.'):.500}."
+        fix = "" if isinstance(error, ImportError) else " Save the model again."
+        raise ValueError(found + fix) from error
 
 
 def _read(raw: bytes, names: dict[str, Any], device: str | None) -> Any:
     """Return the estimator, in memory in proportion to the file's size."""
-    if b'"sklearn_cleanse":' not in raw:
-        raise ValueError("it is not a model of sklearn_cleanse")
     if raw[-32:] != hashlib.sha256(raw[:-32]).digest():
-        raise ValueError("the file has changed since it was saved")
+        raise ValueError("it is not a model of sklearn_cleanse, or has changed since it was saved")
     arrays = safetensors.load(raw)
     kinds: dict[str, Any] = {
         "dict": dict,
@@ -242,24 +251,29 @@ def _read(raw: bytes, names: dict[str, Any], device: str | None) -> Any:
         "tuple": tuple,
         "index": lambda i: resolve_name("pandas:Index")(i[0]).set_names(i[1]),
         "objects": lambda items: np.fromiter(items, dtype=object, count=len(items)),
-        "array": lambda a: np.array(arrays.pop(str(a[0]))).view(a[1]).reshape(a[2], order=a[3]),
         "import": lambda name: _import(name, names),
     }
 
     def decode(kind: str, content: Any) -> Any:
+        if kind == "array":
+            place, dtype, shape, order = content
+            if math.prod(max(n, 1) for n in shape) > len(raw):
+                raise ValueError("an array is larger than the file")
+            return np.array(arrays.pop(str(place))).view(dtype).reshape(shape, order=order)
         if kind not in kinds and kind not in _MODULES:
             raise ValueError(f"{kind!r:.80} has no meaning")
         return kinds[kind](content) if kind in kinds else _restore(kind, content, len(raw), device)
 
     form, version, text = arrays.pop("model").tobytes().decode().split(maxsplit=2)
     if form != str(FORM):
-        raise ValueError(f"load it with sklearn_cleanse {version}, which saved it")
+        raise ImportError(f"load it with sklearn_cleanse {version}, which saved it")
     # JSON's decoder calls this for inner objects first.
     model = json.loads(text, object_pairs_hook=lambda pairs: decode(*pairs[0]))
     check_is_fitted(model, "classes_")
     n_values = math.prod(model._sample_shape)
-    if n_values > len(raw) and not hasattr(model, "net_"):
-        raise ValueError("its samples are larger than the file")
+    is_large = n_values > len(raw) and not hasattr(model, "net_")
+    if is_large or np.ndim(getattr(model, "proba_temperature_", 1.0)):
+        raise ValueError("its samples or its temperature are larger than the file")
     if n_values <= _PROBED_VALUES:
         X, S = np.zeros((1, *model._sample_shape)), np.ones((1, len(model.classes_)), dtype=int)
         with warnings.catch_warnings(action="ignore"):  # X has no feature names
@@ -275,7 +289,7 @@ def _import(name: str, names: dict[str, Any]) -> Any:
     own = module == f"{__package__}.losses" and getattr(resolve_name(module), function)
     found = names.get(name, own if isinstance(own, FunctionType) else None)
     if found is None:
-        raise ValueError(
+        raise ImportError(
             f"it refers to {name!r:.200}, and nothing of that was imported. If you trust this "
             f"code, pass allow=[{name!r:.200}], or the class or function itself"
         )
@@ -296,7 +310,6 @@ def _restore(kind: str, state: dict[str, Any], size: int, device: str | None) ->
 
 def _build_net(model: Any, size: int, device: str | None) -> None:
     """Build the net of a network estimator from its weights."""
-    from .base import choose_device
     from .network._build import build_net, own_random
 
     shape, (weights, history), used = model._sample_shape, model.net_, "cpu"
@@ -309,10 +322,11 @@ def _build_net(model: Any, size: int, device: str | None) -> None:
         hidden = np.ravel(model.hidden_layer_sizes).tolist()
         widths = [n_inputs * math.prod(shape[1:]), *hidden, len(model.classes_)]
         n_weights = model.n_networks * sum(a * b for a, b in pairwise(widths))
+        n_weights = n_weights if 2 * len(hidden) < len(weights) else math.inf  # weights and biases
     if 4 * n_weights > size:
         raise ValueError("its network is larger than the file")
     # Where the model is loaded, the device that was saved may not exist.
-    with suppress(ValueError) if device is None else nullcontext():
+    with suppress(ValueError):
         used = choose_device(model.device if device is None else device)
     with own_random(model, used, 0):
         net = build_net(model, np.broadcast_to(0.0, (1, *shape)), n_inputs, used, 0)

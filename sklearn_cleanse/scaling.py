@@ -87,7 +87,9 @@ class Scaling(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """Scale samples of shape (n_samples, ...)."""
-        X = X.to(self.shift.dtype)
+        X, parts = X.to(self.shift.dtype), (self.shift, self.inverse, self.fill)
+        if np.broadcast_shapes(X.shape[1:], *(part.shape for part in parts)) != X.shape[1:]:
+            raise ValueError(f"Scalings must fit samples of shape {tuple(X.shape[1:])}. Fit again.")
         is_missing = X.isnan()
         X = torch.where(is_missing, self.fill, X)
         if self.root:
@@ -119,7 +121,7 @@ def _normal_scores(X: Tensor, quantiles: Tensor) -> Tensor:
     low, high = quantiles.gather(1, upper - 1), quantiles.gather(1, upper)
     between = (upper - 1) + ((values - low) / (high - low).where(high > low, 1.0)).clamp(0, 1)
     position = torch.where(right > left, (left + right - 1) / 2, between) / last
-    return torch.special.ndtri(position.clamp(0.00135, 0.99865)).T  # three standard deviations
+    return torch.t(torch.special.ndtri(position.clamp(0.00135, 0.99865)))  # 3 standard deviations
 
 
 def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
@@ -157,8 +159,7 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     """
     if kind is not None and kind not in SCALINGS:
         raise ValueError(f"`kind` must be one of {', '.join(SCALINGS)} or None, got {kind!r}.")
-    is_image = X.ndim > 2
-    if is_image and kind == "rank":
+    if X.ndim > 2 and kind == "rank":
         kind = "standard"
     parts = [_statistics(block, kind) for block in _blocks(X)]
     fill, shift, scale, n_missing = (np.concatenate([part[i] for part in parts]) for i in range(4))
@@ -167,11 +168,9 @@ def fit_scaling(X: np.ndarray, kind: str | None) -> Scaling:
     scale = np.where(scale > 0, scale, 1.0)
     is_empty = n_missing == X.size // len(fill)
     shift, scale = np.where(is_empty, 0.0, shift), np.where(is_empty, np.inf, scale)
-    if is_image:
-        shape = (-1, *[1] * (X.ndim - 2))
-        shift, scale, fill = (values.reshape(shape) for values in (shift, scale, fill))
-        return Scaling(shift, scale, fill=fill, root=kind == "sqrt")
-    missing = np.flatnonzero((n_missing > 0) & ~is_empty)
+    shape = (-1, *[1] * (X.ndim - 2))
+    shift, scale, fill = (values.reshape(shape) for values in (shift, scale, fill))
+    missing = () if X.ndim > 2 else np.flatnonzero((n_missing > 0) & ~is_empty)
     quantiles = np.concatenate([part[4] for part in parts]) if kind == "rank" else None
     root = kind == "sqrt"
     return Scaling(shift, scale, fill=fill, missing=missing, root=root, quantiles=quantiles)

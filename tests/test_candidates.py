@@ -5,9 +5,11 @@ import time
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from test_candidates_messages import BIG, MATRIX, replaced
 
 from sklearn_cleanse.candidates import (
     Candidates,
@@ -19,9 +21,7 @@ from sklearn_cleanse.candidates import (
 )
 from sklearn_cleanse.candidates._labels import check_classes, label_array, order_labels
 
-MATRIX = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]])
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
-BIG = 2**53 + 1  # the first integer that float64 cannot hold
 
 
 class PolarsLike:
@@ -34,22 +34,15 @@ class PolarsLike:
         return np.asarray(MATRIX, dtype=dtype)
 
 
+DENSE = [MATRIX.astype(t) for t in (int, float, ">f8", np.float16, np.longdouble, object)]
+SPARSE = [sp.csr_array(MATRIX).asformat(form) for form in FORMATS]
+FOREIGN = [replaced("csr", data=np.ones(5, t)) for t in (">f8", ">i4", np.float16, object)]
+OTHERS = [np.asfortranarray(MATRIX.astype(bool)), MATRIX.tolist(), check_candidates(MATRIX)]
+
+
 @pytest.mark.parametrize(
     "y",
-    [
-        MATRIX,
-        np.asfortranarray(MATRIX.astype(bool)),
-        MATRIX.astype(float),
-        MATRIX.astype(">f8"),
-        MATRIX.astype(np.float16),
-        MATRIX.astype(np.longdouble),
-        MATRIX.astype(object),
-        MATRIX.tolist(),
-        *(sp.csr_array(MATRIX).asformat(form) for form in FORMATS),
-        sp.csr_matrix(MATRIX.astype(float)),
-        sp.csc_array(MATRIX.astype(bool)),
-        check_candidates(MATRIX),
-    ],
+    [*DENSE, *OTHERS, *SPARSE, *FOREIGN, sp.csr_matrix(MATRIX * 1.0), sp.csc_array(MATRIX > 0)],
     ids=lambda y: type(y).__name__ + str(getattr(y, "dtype", "")),
 )
 def test_every_matrix_form_gives_the_same_record(y):
@@ -72,13 +65,12 @@ FRAME = pd.DataFrame(MATRIX, columns=["cat", "dog", "emu"], index=[7, 8, 9])
 DTYPES = [int, bool, float, "boolean", "Int64", "Sparse[int]", {"cat": bool, "dog": float}]
 
 
-@pytest.mark.parametrize("y", [*map(FRAME.astype, DTYPES), PolarsLike()])
+@pytest.mark.parametrize("y", [*map(FRAME.astype, DTYPES), pa.table(FRAME), PolarsLike()])
 def test_columns_of_a_frame_are_the_classes(y):
     found = check_candidates(y)
     assert found.classes.tolist() == ["cat", "dog", "emu"]
     np.testing.assert_array_equal(found.mask, MATRIX)
-    if isinstance(y, pd.DataFrame):
-        assert found.index.tolist() == [7, 8, 9]
+    assert isinstance(y, PolarsLike) or found.index.tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("kind", [set, frozenset, list, tuple, np.array, pd.Series])
@@ -93,9 +85,18 @@ def test_collections_of_labels(kind, labels):
     assert found.index.tolist() == [7, 8, 9]
 
 
+@pytest.mark.parametrize("unit", ["D", "ns"])
+def test_sets_of_dates_are_read_again(unit):
+    a, b, c = labels = np.arange(3).astype(f"M8[{unit}]")
+    found = check_candidates([{a, b}, {b}, {a, c}])
+    np.testing.assert_array_equal(found.classes, labels)
+    for record in (found, check_candidates([{a, b}, {b}, {a, c}], classes=found.classes)):
+        np.testing.assert_array_equal(record.mask, MATRIX)
+
+
 def test_equally_long_lists_of_integers_are_a_matrix():
     assert check_candidates([[1, 0], [0, 1]]).classes.tolist() == [0, 1]
-    assert check_candidates([["1", "0"], ["0", "1"]]).classes.tolist() == ["0", "1"]
+    assert check_candidates([{"1", "0"}, {"0", "1"}]).classes.tolist() == ["0", "1"]
     with pytest.raises(ValueError, match=r"got 3 in row 0, column 0.* pass a list of sets"):
         check_candidates([[3, 5], [5, 9]])
 
@@ -176,11 +177,8 @@ def test_tiny_weights_remain_candidates():
     assert 0 < found.prior[0, 0] < 1e-8
 
 
-def test_a_few_rows_of_a_fitted_matrix_may_have_no_zero():
-    weights = np.tile([0.7, 0.3], (10, 1))
-    assert check_candidates(weights[:9], classes=["a", "b"]).has_prior
-    with pytest.raises(ValueError, match=r"S = weights > 0\.1"):
-        check_candidates(weights, classes=["a", "b"])
+def test_rows_of_a_fitted_matrix_may_have_no_zero():
+    assert check_candidates(np.tile([0.7, 0.3], (10, 1)), classes=["a", "b"]).has_prior
 
 
 @pytest.mark.parametrize("y", [MATRIX, FRAME, FRAME * [0.5, 0.2, 0.1], [{("a", 1)}, {("b", 2)}]])
@@ -235,16 +233,18 @@ def test_row_labels_must_agree(labels):
     X = pd.DataFrame({"size": [1.0, 2.0, 3.0]}, index=index)
     S = pd.DataFrame(MATRIX, index=index)
     order = [0, 2, 1]
-    for y in (S, S[0], check_candidates(S)):
+    for y in (S, S[0], check_candidates(S), pa.table(S.rename(columns=str))):
         check_index(X, y)
+        moved = y.iloc[order] if hasattr(y, "iloc") else getattr(y, "take", y.__getitem__)(order)
         with pytest.raises(ValueError, match=r"`w` must have.* row 1, .*w = w\.loc\[X.index\]\.$"):
-            check_index(X, y.iloc[order] if hasattr(y, "iloc") else y[order], name="w")
+            check_index(pa.table(X) if y is S else X, moved, name="w")
     with pytest.raises(ValueError, match=r"same order already, pass y\.set_axis\(X.index\)"):
         check_index(X, S.set_axis([5, 6, 7]))
     check_index(X, S.iloc[:2])  # the length has its own message
     check_index(X, MATRIX)
     check_index(X.to_numpy(), S.iloc[order])
     check_index(X, check_candidates(MATRIX))
+    check_index(X, pa.table({"cat": [1, 0, 1]}))
 
 
 def test_more_memory_than_the_limit_raises_before_it_is_taken():

@@ -1,20 +1,18 @@
 """PL-CGR and DPCLS: identities, memory and limits of precision."""
 
-import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from threadpoolctl import threadpool_info
 
-from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier, _dpcls
-from sklearn_cleanse.kernel._steps import project_simplex
+from sklearn_cleanse.kernel import CleanSEKernelClassifier, DPCLSClassifier, PLCGRClassifier
+from sklearn_cleanse.kernel._steps import _factorize, project_simplex
 
 MODELS = [PLCGRClassifier(random_state=0), DPCLSClassifier()]
 BOTH = pytest.mark.parametrize("model", MODELS, ids=["PL-CGR", "DPCLS"])
@@ -61,10 +59,11 @@ def test_permuting_classes_permutes_the_output(model, problem):
         (MODELS[0], lambda X: X),
         (MODELS[0], lambda X: (X > 0).astype(float)),  # many ties
         (MODELS[0], lambda X: np.repeat(X[:50], 3, axis=0)),
+        (MODELS[0], lambda X: X + 1e11),  # whose means are rounded by 1e-5
         (PLCGRClassifier(n_components=30, random_state=0), np.asfortranarray),
         (MODELS[1], lambda X: X),
     ],
-    ids=["PL-CGR", "binary", "repeated rows", "low rank", "DPCLS"],
+    ids=["PL-CGR", "binary", "repeated rows", "large", "low rank", "DPCLS"],
 )
 def test_permuting_rows_permutes_the_result(model, change, problem):
     X, candidates = change(problem[0]), problem[1]
@@ -126,27 +125,12 @@ def test_pickles_do_not_carry_square_matrices(model, problem):
     assert len(pickle.dumps(clone(model).fit(X, candidates))) < 8 * 150 * 150
 
 
-@pytest.mark.parametrize(("setting", "expected"), [({}, "1"), ({"OMP_NUM_THREADS": "2"}, "2")])
-def test_small_problems_use_one_thread_unless_the_user_has_set_a_number(setting, expected):
-    code = "from test_kernel import *; print(threads_in_fit(DPCLSClassifier(max_iter=2)))"
-    env = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
-    folder = os.path.dirname(__file__)
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=folder, env={**env, **setting}, stdout=-1, check=True)
-    assert done.stdout.decode().split()[-1] == expected
-
-
-def threads_in_fit(model):
-    """Return how many threads products of matrices may use while a model is fitted."""
-    found, step = [], _dpcls.confidence_step
-
-    def spy(*args):
-        found.extend(i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas")
-        return step(*args)
-
-    _dpcls.confidence_step = spy
-    model.fit(*make_problem()[:2])
-    return max(found)
+def test_a_fit_limits_threads_to_its_work(problem, monkeypatch):
+    works = []
+    spy = lambda work: works.append(work) or nullcontext()  # noqa: E731
+    monkeypatch.setattr("sklearn_cleanse.kernel._base.limit_threads", spy)
+    DPCLSClassifier(max_iter=2).fit(*problem[:2])
+    assert works == [8 * 150**2]
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -196,6 +180,13 @@ def test_memory_stays_below_the_estimate(
     assert estimates[0] / 3 < peak < estimates[0]
 
 
+def test_of_many_features_no_square_is_built(problem, monkeypatch):
+    eye = torch.eye
+    monkeypatch.setattr(torch, "eye", lambda n, **how: eye(n if n < 999 else -1, **how))
+    X = np.random.default_rng(0).normal(size=(40, 50_000))
+    assert CleanSEKernelClassifier().fit(X, problem[1][:40]).predict(X).shape == (40,)
+
+
 # -- limits of precision -------------------------------------------------------------------------
 
 
@@ -209,8 +200,10 @@ def test_memory_stays_below_the_estimate(
 )
 def test_an_alpha_beyond_precision_raises(model, problem):
     X, candidates, _ = problem
-    with pytest.raises(ValueError, match=r"`alpha` must be large enough .*Raise it"):
+    with pytest.raises(ValueError, match=r"`alpha` must be large enough .*Raise it.* to 1e-06\."):
         model.fit(X, candidates)
+    with pytest.raises(ValueError, match=r"got 1e-05. Raise it, for instance to 0\.0001"):
+        _factorize(1e13 * np.eye(2), 1e-5)
 
 
 @BOTH

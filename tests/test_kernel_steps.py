@@ -13,11 +13,7 @@ from sklearn.preprocessing import KernelCenterer
 from test_kernel import BOTH, make_problem, random_candidates
 
 from sklearn_cleanse.kernel import DPCLSClassifier, PLCGRClassifier, _dissimilarity
-from sklearn_cleanse.kernel._dissimilarity import (
-    Smoother,
-    constrain,
-    elimination_order,
-)
+from sklearn_cleanse.kernel._dissimilarity import Smoother, constrain, elimination_order
 from sklearn_cleanse.kernel._steps import (
     ExactRidge,
     NystroemRidge,

@@ -266,6 +266,9 @@ def test_a_label_that_no_row_lists_is_a_wrong_prediction():
     assert covering_rate([{"cat"}, {"cat", "dog"}], ["cow", "dog"]) == 0.5
     assert covering_rate([{"cat"}, {"cat"}], ["cat", "cat"]) == 1
     assert covering_rate([{("a", 1)}, {("b", 2), ("a", 1)}], [("a", 1), ("a", 1)]) == 1
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="M8[D]")
+    assert covering_rate([{days[0]}, {*days}], days, classes=days) == 1
+    assert candidate_log_loss(OTHER, FRAME, classes=["x", "y"]) == 0  # columns without names
     proba = [[0.9, 0.1], [0.4, 0.6]]
     S = [{"cat", "cow"}, {"dog", "cow"}]  # the classifier was trained without cows
     assert approximated_accuracy(S, proba, classes=["cat", "dog"]) == 1
@@ -281,6 +284,9 @@ def weighted(weight, S=((1, 0),) * 3):
 
 
 FRAME = pd.DataFrame([[1, 0]] * 3, index=list("abc"))
+MOVED = pd.DataFrame([[1, 0]] * 3, index=list("acb"))
+OTHER = FRAME.set_axis(["x", "y"], axis=1)
+LABELS = "must have the row labels of y_candidates.*y_candidates.index"
 
 
 @pytest.mark.parametrize(
@@ -307,29 +313,28 @@ FRAME = pd.DataFrame([[1, 0]] * 3, index=list("abc"))
         (lambda: candidate_log_loss([[1, 0]], [[0.2, 0.3, 0.5]]), "2 classes.* Pass `classes=`"),
         (lambda: candidate_log_loss([{"a"}, {"b"}], [[0.2, 0.3, 0.5]] * 2), "Pass `classes=`"),
         (lambda: disambiguation_accuracy([[1, 0]], [[1, 0]], [7]), "`truth` .* got 7 in row 0"),
-        (
-            lambda: disambiguation_accuracy(
-                FRAME, [[1, 0]] * 3, pd.Series([0, 0, 0], index=list("acb"))
-            ),
-            "`truth` must have the row labels",
-        ),
-        (
-            lambda: expected_calibration_error(np.ones((1, 2)), [[1, 0]], restrict=True),
-            "`restrict=True` needs `truth`",
-        ),
+        (lambda: disambiguation_accuracy(FRAME, FRAME, MOVED[1]), f"`truth` {LABELS}"),
+        (lambda: covering_rate(FRAME, MOVED[0]), f"`y_pred` {LABELS}"),
+        (lambda: candidate_report(FRAME, MOVED[0]), f"`y_pred` {LABELS}"),
+        (lambda: candidate_log_loss(FRAME, MOVED), f"`y_proba` {LABELS}"),
+        (lambda: candidate_log_loss(FRAME, FRAME[[1, 0]]), "0, 1, got .* 1 in column 0"),
+        (lambda: candidate_log_loss(FRAME, OTHER), "'x' in column 0. Reorder the columns"),
+        (lambda: candidate_log_loss([[1, 0]], sp.csr_array([[1, 0]])), "of shape .*Sparse Row"),
+        (lambda: candidate_log_loss([[1, 0]] * 2, [[1, 0], [1]]), r"got \[\[1, 0\], \[1\]\]"),
+        (lambda: candidate_log_loss([[1, 0]], [["a", "b"]]), r"got \['a' 'b'\] in row 0"),
+        (lambda: candidate_log_loss([[1, 0]], [[1j, 0]]), r"got \[1j 0\] in row 0"),
+        (lambda: expected_calibration_error([[1, 1]], [[1, 0]], restrict=True), "needs `truth`"),
         (lambda: weighted([1, 2]), "one number for each of 3 samples"),
-        (lambda: weighted(["a"] * 3), "one number for each of 3 samples"),
+        (lambda: weighted([[1, 2], [3]]), "one number for each of 3 samples"),
+        (lambda: weighted(["a"] * 3), "got 'a' in row 0"),
         (lambda: weighted([0, 0, 0]), "`sample_weight` must not be zero in every row"),
         (lambda: weighted([1, np.nan, 1]), "got nan in row 1"),
-        (lambda: weighted([1, 1, -2]), "`sample_weight` must be 0 or between .* got -2.0 in row 2"),
+        (lambda: weighted([1, 1, -2]), "`sample_weight` must be 0 or between .* got -2 in row 2"),
         (lambda: weighted([1, np.inf, 1]), "got inf in row 1"),
         (lambda: weighted([1, 1e300, 1]), r"got 1e\+300 in row 1"),
         (lambda: weighted([1, 1, 1e-300]), "got 1e-300 in row 2"),
-        (lambda: weighted(np.ma.array([1, 1, 1], mask=[0, 1, 0])), "must not be a masked array"),
-        (
-            lambda: weighted(pd.Series([1, 2, 3], index=list("acb")), FRAME),
-            "`sample_weight` must have the row labels",
-        ),
+        (lambda: weighted(np.ma.array([1, 1, 1], mask=[0, 1, 0])), "got None in row 1"),
+        (lambda: weighted(MOVED[0], FRAME), f"`sample_weight` {LABELS}"),
         *(
             (
                 lambda n=n: expected_calibration_error([[1, 0]], [[1, 0]], [0], n_bins=n),

@@ -42,7 +42,8 @@ def mark_labels(labels: Any, counts: Any, classes: Any) -> tuple[np.ndarray, np.
         for i in np.flatnonzero(columns < 0)[:1]:
             label, row = plain(labels[i]), find_row(i, counts)
             raise ValueError(
-                f"Labels must be classes of fit, {shorten(classes)}, got {label!r} in row {row}."
+                f"Labels must be among the classes, {shorten(classes)}, got {label!r} in row "
+                f"{row}. Leave it out, or add it to the classes: fit again, or extend `classes`."
             )
     check_cells(len(counts), len(classes))
     mask = np.zeros((len(counts), len(classes)), dtype=bool)
@@ -53,7 +54,7 @@ def mark_labels(labels: Any, counts: Any, classes: Any) -> tuple[np.ndarray, np.
 def find_columns(labels: np.ndarray | Iterable[Any], classes: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, -1 where it is not one of them."""
     position = {label: column for column, label in enumerate(classes.tolist())}
-    values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    values = labels.tolist() if isinstance(labels, np.ndarray) else map(plain, labels)
     return np.array([position.get(label, -1) for label in values], dtype=np.int64)
 
 

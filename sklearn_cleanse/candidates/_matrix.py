@@ -1,5 +1,6 @@
 """Candidate matrices, dense and sparse: 0 and 1, or prior weights between them."""
 
+from copy import copy
 from numbers import Real
 from typing import Any
 
@@ -11,41 +12,58 @@ from ._memory import check_cells
 
 
 def read_sparse(matrix: Any) -> np.ndarray:
-    """Return the values of a sparse candidate matrix as a dense array, or raise.
-
-    It is checked first, as scipy's compiled code may crash on bad indices.
-    """
-    try:
-        if matrix.ndim != 2:
-            raise ValueError(f"shape {matrix.shape} instead of two dimensions")
-        if hasattr(matrix, "check_format"):
-            matrix = matrix.copy()  # as the check trims the arrays in place
-            matrix.check_format(full_check=True)
-            if (np.diff(matrix.indptr) < 0).any():  # which the check skips if the last is 0
-                raise ValueError("indptr falls")
-        else:
-            if matrix.format == "lil":  # whose conversion trusts the lengths of its lists
-                for columns, values in zip(matrix.rows, matrix.data, strict=True):
-                    list(zip(columns, values, strict=True))
-            entries = matrix.tocoo()
-            matrix = sp.coo_array((entries.data, (entries.row, entries.col)), shape=matrix.shape)
-        matrix = sp.csr_array(matrix)
-    except ValueError as error:
-        raise ValueError(
-            f"Sparse candidates must be well-formed, got: {error}. Indices count from zero: "
-            "subtract 1 if your classes are numbered from one, or pass the right shape."
-        ) from error
+    """Return the values of a sparse candidate matrix as a dense array, or raise."""
+    matrix = check_sparse(matrix, "candidates")
     check_cells(*matrix.shape)
     return read_dense(matrix.toarray())
 
 
+def check_sparse(matrix: Any, name: str) -> sp.csr_array:
+    """Return a sparse matrix by rows, or raise where scipy's compiled code might crash on it."""
+    try:
+        if matrix.ndim != 2:
+            raise ValueError(f"shape {matrix.shape} instead of two dimensions")
+        if matrix.format not in ("lil", "dok"):
+            matrix = copy(matrix)  # the caller's arrays stay as they are
+            if not matrix.dtype.isnative or matrix.dtype.char in "eO":  # float16, objects
+                matrix.data = matrix.data.astype(np.float64)
+        if hasattr(matrix, "check_format"):
+            kinds, starts = {matrix.indices.dtype.kind, matrix.indptr.dtype.kind}, matrix.indptr
+            if kinds - {"i", "u"} or (starts[1:] < starts[:-1]).any():
+                raise ValueError("indices that are not integers, or indptr falls")
+            matrix.check_format(full_check=True)
+        else:
+            if matrix.format == "lil":  # whose conversion trusts the lengths of its lists
+                for _, *lists in zip(range(matrix.shape[0]), matrix.rows, matrix.data, strict=True):
+                    list(zip(*lists, strict=True))
+            if matrix.format == "dia":
+                matrix = sp.dia_array((matrix.data, matrix.offsets), shape=matrix.shape)
+            entries = matrix.tocoo()
+            matrix = sp.coo_array((entries.data, (entries.row, entries.col)), shape=matrix.shape)
+        return sp.csr_array(matrix)
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise ValueError(
+            f"Sparse {name} must be well-formed, got: {error}. Build it from numbers, with indices "
+            "that count from zero: subtract 1 if yours count from one."
+        ) from error
+
+
+def to_numbers(values: Any) -> np.ndarray:
+    """Return an array with NaN for what is masked, missing or not a real number."""
+    try:
+        array: np.ndarray = np.ma.asarray(values)
+    except ValueError:  # rows of different lengths
+        return np.empty(0)
+    if array.dtype.kind not in "biuf":  # integers among objects may be too large for floats
+        flat = [v if isinstance(v, (Real, np.bool_)) else np.nan for v in array.ravel()]
+        flat = [v if isinstance(v, float) else max(min(v, 1e308), -1e308) for v in flat]
+        array = np.array(flat, dtype=np.float64).reshape(array.shape)
+    return np.ma.filled(array.astype(float) if np.ma.is_masked(array) else array, np.nan)
+
+
 def read_dense(y: np.ndarray) -> np.ndarray:
     """Return the values of a dense candidate matrix as numbers, or raise."""
-    values = y
-    if y.dtype.kind not in "biuf":  # what is not allowed becomes NaN, and is named below
-        real: Any = (float, int, Real, np.bool_)
-        flat = [v if isinstance(v, real) and 0 <= v <= 1 else np.nan for v in y.ravel().tolist()]
-        values = np.array(flat, dtype=np.float64).reshape(y.shape)
+    values = to_numbers(y)
     wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(wrong):
         row, column = np.unravel_index(wrong[0], y.shape)

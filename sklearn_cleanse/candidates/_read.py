@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ._labels import check_classes, find_row, is_missing, mark_labels, shorten
 from ._matrix import read_dense, read_sparse
-from ._record import Candidates
+from ._record import Candidates, from_arrow, row_labels
 
 
 def check_candidates(y: Any, *, n_samples: int | None = None, classes: Any = None) -> Candidates:
@@ -61,7 +61,7 @@ def check_candidates(y: Any, *, n_samples: int | None = None, classes: Any = Non
     if not isinstance(y, Candidates):
         return encode(read_form(y), classes, n_samples=n_samples)
     _check_rows(len(y), n_samples)
-    _match_columns(y.classes, len(y.classes), None if classes is None else check_classes(classes))
+    match_columns(y.classes, len(y.classes), None if classes is None else check_classes(classes))
     return y
 
 
@@ -80,8 +80,8 @@ def read_form(y: Any) -> Given:
     """Find out which form ``y`` has, and check what can be checked without the classes."""
     if sp.issparse(y):
         return Given(read_sparse(y))
+    index = row_labels(y)
     y = _check_container(y)
-    index = y.index if hasattr(y, "iloc") else None
     if hasattr(y, "columns") and y.shape[1] != 1:
         return Given(read_dense(np.asarray(y)), check_classes(y.columns, "Columns of `y`"), index)
     rows = None if hasattr(y, "__array__") else list(y)
@@ -89,6 +89,8 @@ def read_form(y: Any) -> Given:
         values = np.asarray(y if rows is None else rows)
     except ValueError:  # rows of different lengths
         values = np.empty(0, dtype=object)
+    if values.dtype.kind == "T":  # variable-width strings, which scikit-learn does not read
+        y = values = values.astype(object)
     if values.dtype == object and values.ndim == 1 and rows is None:
         rows = list(values)
     if rows and (_holds_collections(rows) or not len(values)):
@@ -117,7 +119,7 @@ def encode(
         classes, matrix = mark_labels(given.labels, given.counts, known)
     else:
         matrix = np.ascontiguousarray(given.matrix)
-        classes = _match_columns(given.names, matrix.shape[1], known)
+        classes = match_columns(given.names, matrix.shape[1], known)
     _check_rows(len(matrix), n_samples)
     if len(classes) < min_classes:
         raise ValueError(
@@ -131,18 +133,18 @@ def encode(
             f"Every row must have a candidate, got none in row {empty[0]} ({len(empty)} in all)."
             " Drop these rows, or mark every class if the label is unknown."
         )
-    weights = _read_weights(matrix, mask, known is not None)
+    # A few rows of a matrix that `fit` has read may have no zero among them.
+    weights = _read_weights(matrix, mask, needs_zero=known is None)
     has_prior = weights is not mask and bool((mask & (weights != 1)).any())
     prior = np.divide(weights, weights.sum(axis=1, keepdims=True), dtype=np.float32)
     return Candidates(classes, mask, prior, has_prior, given.index)
 
 
-def _read_weights(matrix: np.ndarray, mask: np.ndarray, is_part: bool) -> np.ndarray:
+def _read_weights(matrix: np.ndarray, mask: np.ndarray, needs_zero: bool) -> np.ndarray:
     """Return weights relative to the largest one of each row."""
     if matrix.dtype.kind != "f" or (matrix[mask] == 1).all():
         return mask
-    # A few rows of a matrix that `fit` has read may have no zero among them.
-    if mask.all() and not (is_part and len(mask) < 10):
+    if needs_zero and mask.all():
         raise ValueError(
             "Weights must be 0 for labels that are ruled out, got positive weights for all labels "
             "of all rows. Pass S = weights > 0.1, or weights * (weights > 0.1)."
@@ -154,8 +156,7 @@ def _read_weights(matrix: np.ndarray, mask: np.ndarray, is_part: bool) -> np.nda
 
 def _check_container(y: Any) -> Any:
     """Return tables of Arrow as those of pandas, or raise where a row per sample is missing."""
-    if type(y).__module__.startswith("pyarrow"):
-        return y.to_pandas()
+    y = from_arrow(y)
     if isinstance(y, np.ma.MaskedArray):
         raise ValueError("`y` must not be masked. Pass y.filled(0) to rule masked labels out.")
     has_rows = isinstance(y, Iterable) or hasattr(y, "__array__")
@@ -180,10 +181,17 @@ def _holds_collections(rows: list[Any]) -> bool:
             )
     if not are_sets[0]:
         return False
-    are_texts = (isinstance(label, str) for row in rows for label in row)
-    if any(isinstance(row, Set) for row in rows) or any(are_texts):
-        return True
     odd = next((i for i, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    has_sets = any(isinstance(row, Set) for row in rows)
+    texts = {label if isinstance(label, str) else None for row in rows for label in row}
+    is_matrix = not has_sets and odd is None and len(rows[0]) > 1
+    if is_matrix and texts <= {"0", "1", "0.0", "1.0", "False", "True"}:
+        raise ValueError(
+            f"A matrix must hold numbers, got {rows[0]!r:.80} in row 0. Pass np.array(y).astype("
+            "float), or np.array(y) == 'True'. Write sets of labels as sets, such as {'0', '1'}."
+        )
+    if has_sets or texts - {None}:
+        return True
     if odd and all(np.ndim(label) == 0 and label in (0, 1) for row in rows for label in row):
         raise ValueError(
             f"Rows of a matrix must be equally long, got {len(rows[odd])} values in row {odd} and "
@@ -216,7 +224,7 @@ def _check_rows(n_rows: int, n_samples: int | None) -> None:
         raise ValueError("`y` must have at least one row, got an empty one (0 sample(s)).")
 
 
-def _match_columns(names: np.ndarray | None, n_columns: int, classes: Any) -> np.ndarray:
+def match_columns(names: np.ndarray | None, n_columns: int, classes: Any) -> np.ndarray:
     """Return the classes of a matrix's columns, or raise if the columns are not ``classes``."""
     if classes is None:
         return np.arange(n_columns) if names is None else names

@@ -59,7 +59,7 @@ class Candidates:
     @property
     def is_clean(self) -> np.ndarray:
         """Whether a row has a single candidate, shape (n_samples,), dtype bool."""
-        return self.sizes == 1
+        return np.asarray(self.sizes == 1)
 
     def to_frame(self) -> Any:
         """Return candidates in the form that users write them in.
@@ -84,8 +84,21 @@ class Candidates:
         return pd.DataFrame(values, index=self.index, columns=columns)
 
 
-def check_index(X: Any, y: Any, name: str = "y") -> None:
-    """Raise if the row labels of two pandas objects differ, as rows are matched by position.
+def from_arrow(table: Any) -> Any:
+    """Return pyarrow's tables and arrays as those of pandas, anything else as it is."""
+    return table.to_pandas() if type(table).__module__.startswith("pyarrow") else table
+
+
+def row_labels(table: Any) -> Any:
+    """Return the index of a record, of a pandas object or of Arrow's copy of one, or None."""
+    kept = getattr(getattr(table, "schema", None), "pandas_metadata", None)
+    if levels := kept and kept["index_columns"]:
+        table = table.select([level for level in levels if isinstance(level, str)]).to_pandas()
+    return table.index if isinstance(table, Candidates) or hasattr(table, "iloc") else None
+
+
+def check_index(X: Any, y: Any, name: str = "y", of: str = "X") -> None:
+    """Raise if the row labels of two tables differ, as rows are matched by position.
 
     Parameters
     ----------
@@ -93,8 +106,8 @@ def check_index(X: Any, y: Any, name: str = "y") -> None:
         Features.
     y : array-like or Candidates
         Candidates, labels or sample weights.
-    name : str, default="y"
-        What to call ``y`` in the message.
+    name, of : str, default="y" and "X"
+        What to call ``y`` and ``X`` in the message.
 
     Raises
     ------
@@ -112,19 +125,15 @@ def check_index(X: Any, y: Any, name: str = "y") -> None:
     ValueError: ... y = y.loc[X.index]...
     >>> check_index(X, S.loc[X.index])
     """
-    if not all(isinstance(table, Candidates) or hasattr(table, "iloc") for table in (X, y)):
-        return
-    ours, theirs = X.index, y.index
-    if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+    ours, its = row_labels(X), row_labels(y)
+    if ours is None or its is None or len(ours) != len(its) or ours.equals(its):
         return
     # The first that differs, by pandas' own comparison: to it, a missing value equals another.
-    row = bisect_left(
-        range(len(ours)), True, key=lambda i: not ours[: i + 1].equals(theirs[: i + 1])
-    )
-    remedy = f"Align the rows by {name} = {name}.loc[X.index]."
-    if not (ours.is_unique and set(map(repr, ours)) == set(map(repr, theirs))):
-        remedy += f" If they are in the same order already, pass {name}.set_axis(X.index)."
+    row = bisect_left(range(len(its)), True, key=lambda i: not ours[: i + 1].equals(its[: i + 1]))
+    remedy = f"Align the rows by {name} = {name}.loc[{of}.index]."
+    if not (ours.is_unique and set(map(repr, ours)) == set(map(repr, its))):
+        remedy += f" If they are in the same order already, pass {name}.set_axis({of}.index)."
     raise ValueError(
-        f"`{name}` must have the row labels of X in the same order, got {theirs.tolist()[row]!r} "
-        f"in row {row}, where X has {ours.tolist()[row]!r}. {remedy}"
+        f"`{name}` must have the row labels of {of} in the same order, got "
+        f"{its.tolist()[row]!r} in row {row}, where {of} has {ours.tolist()[row]!r}. {remedy}"
     )

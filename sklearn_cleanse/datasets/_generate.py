@@ -8,10 +8,11 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
 from ..candidates._labels import is_missing
 from ._labels import check_output, encode_labels
-from ._sources import BY_GROUP, BY_ROW, Request, cut_blocks, share_sets
+from ._sources import BY_GROUP, BY_ROW, Request, Rng, cut_blocks, share_sets
 
 
 def make_candidates(
@@ -80,12 +81,14 @@ def make_candidates(
         the true one is just removed.) It is done row by row: the set of a noisy sample
         differs from that of its bag or type.
     confusion : array-like of shape (n_classes, n_classes), default=None
-        Probabilities for "class-dependent"; the diagonal is not used.
+        Probabilities for "class-dependent"; the diagonal is not used. With any other source,
+        ``confusion`` raises, as do ``estimator`` and ``n_types`` where they are not used.
     estimator : classifier with ``predict_proba``, default=None
         For "instance-dependent": a fitted classifier. If None, a logistic regression on
         standardized features is fitted to (X, y).
     X : array-like of shape (n_samples, n_features), default=None
-        For "instance-dependent", and for "lexicon" unless ``groups`` are given: the features.
+        For "instance-dependent", and for "lexicon" unless ``groups`` are given: the features. Other
+        sources ignore X.
     bag_size : int or pair of int (smallest, largest), default=(1, 5)
         For "bag": the number of rows in a bag, fixed or drawn uniformly from smallest to largest.
         The last bag (with ``scenes``, the last one of each scene) may be smaller.
@@ -151,11 +154,17 @@ def make_candidates(
     labels, columns = _read_truth(y, classes, as_frame)
     check_rates(flip_proba=flip_proba, noise_rate=noise_rate, scenes=scenes)
     check_rates(clean_rate=0.0 if clean_rate is None else clean_rate)
-    if source not in BY_ROW and source not in BY_GROUP:
-        known = ", ".join(map(repr, [*BY_ROW, *BY_GROUP]))
-        raise ValueError(f"`source` must be one of {known}, got {source!r}.")
+    if source not in (known := [*BY_ROW, *BY_GROUP]):
+        raise ValueError(f"`source` must be one of {', '.join(map(repr, known))}, got {source!r}.")
     if groups is not None and source in BY_ROW:
         raise ValueError(f'`source` must be "bag" or "lexicon" with `groups`, got {source!r}.')
+    of = {"class-dependent": confusion, "instance-dependent": estimator, "lexicon": n_types}
+    for other in of.keys() - {source}:
+        if of[other] is not None:
+            raise ValueError(f"Options of source={other!r} must be None with source={source!r}.")
+    needs_X = source == "instance-dependent" or (source == "lexicon" and groups is None)
+    if needs_X and (n_rows := 0 if X is None else _num_samples(X)) != len(columns):
+        raise ValueError(f"`X` must have {len(columns)} rows for source={source!r}, got {n_rows}.")
     n_samples, n_classes = len(columns), len(labels)
     check_output(n_samples, n_classes, sparse_output, as_frame)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
@@ -189,7 +198,7 @@ def check_rates(**rates: Any) -> None:
 
 def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.ndarray]:
     """Return the labels of the columns, and the column of each row's true label."""
-    y = np.asarray(y)
+    y = np.ma.asarray(y)  # what is masked has no label
     if y.ndim != 1 or not len(y):
         raise ValueError(f"`y` must hold one true label per sample, got shape {y.shape}.")
     truth = y.tolist()
@@ -197,7 +206,7 @@ def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.nda
     if missing:
         raise ValueError(f"`y` must hold one true label per sample, got none in row {missing[0]}.")
     if y.dtype.kind == "f":
-        check_classification_targets(y)
+        check_classification_targets(np.asarray(y))
     labels, columns = encode_labels(truth, classes, "y", "in row {}".format)
     if classes is None and not as_frame and labels != list(range(len(labels))):
         last = labels[-1] + 1 if isinstance(labels[-1], int) else "n_classes"
@@ -208,15 +217,13 @@ def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.nda
     return labels, columns
 
 
-def _choose(n_samples: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+def _choose(n_samples: int, rate: float, rng: Rng) -> np.ndarray:
     chosen = np.zeros(n_samples, dtype=bool)
     chosen[rng.permutation(n_samples)[: round(rate * n_samples)]] = True
     return chosen
 
 
-def _add_noise(
-    S: np.ndarray, columns: np.ndarray, is_noisy: np.ndarray, rng: np.random.Generator
-) -> None:
+def _add_noise(S: np.ndarray, columns: np.ndarray, is_noisy: np.ndarray, rng: Rng) -> None:
     """Put a wrong label in the true one's place, in the rows given."""
     rows = np.flatnonzero(is_noisy)
     outside = ~S[rows]

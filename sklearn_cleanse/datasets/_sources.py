@@ -8,7 +8,7 @@ Those in `BY_GROUP`, bags and the types of a lexicon, number the groups of rows 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -30,6 +30,8 @@ _ROWS_PER_TYPE = 10
 #: Rows, and whether a wrong label must join, to their sets.
 Draw = Callable[[np.ndarray, bool], np.ndarray]
 
+Rng = np.random.Generator
+
 
 @dataclass(frozen=True)
 class Request:
@@ -39,7 +41,7 @@ class Request:
     classes: list[Any]
     is_clean: np.ndarray
     partial: bool
-    rng: np.random.Generator
+    rng: Rng
     flip_proba: float = 0.1
     confusion: Any = None
     estimator: Any = None
@@ -75,15 +77,14 @@ def _uniform(request: Request) -> Draw:
     return draw
 
 
-def draw_flips(
-    request: Request, table: np.ndarray, columns: np.ndarray, by_class: bool = True
-) -> Draw:
+def draw_flips(request: Request, table: np.ndarray, by_class: bool = True) -> Draw:
     """Let each wrong label join by its own probability, found by class or by sample."""
+    columns = request.columns
 
     def draw(rows: np.ndarray, partial: bool) -> np.ndarray:
         proba = table[columns[rows] if by_class else rows]
         proba[np.arange(len(rows)), columns[rows]] = 0.0
-        joins = request.rng.random(proba.shape) < proba
+        joins: np.ndarray = request.rng.random(proba.shape) < proba
         if not partial:
             return joins
         # Given that one joins at least: draw which is the first to join, exclude those before it,
@@ -98,14 +99,13 @@ def draw_flips(
         level = np.minimum(level, np.nextafter(reached[:, -1], 0))  # against rounding up
         first = (reached <= level[:, None]).sum(axis=1)
         order = np.arange(proba.shape[1])
-        return (joins & (order > first[:, None])) | (order == first[:, None])
+        return np.asarray((joins & (order > first[:, None])) | (order == first[:, None]))
 
     return draw
 
 
 def _flip(request: Request) -> Draw:
-    table = np.full((len(request.classes),) * 2, float(request.flip_proba))
-    return draw_flips(request, table, request.columns)
+    return draw_flips(request, np.full((len(request.classes),) * 2, float(request.flip_proba)))
 
 
 def _class_dependent(request: Request) -> Draw:
@@ -119,32 +119,27 @@ def _class_dependent(request: Request) -> Draw:
         for row, column in np.argwhere(wrong)[:1]:
             found = f"{table[row, column]} in row {row}, column {column}"
             raise ValueError(f"`confusion` must hold probabilities, got {found}.")
-    return draw_flips(request, table, request.columns)
+    return draw_flips(request, table)
 
 
 def _instance_dependent(request: Request) -> Draw:
     columns, classes, estimator = request.columns, request.classes, request.estimator
-    if request.X is None:
-        raise ValueError('`X` must be given for source="instance-dependent", got None.')
     if estimator is None:
         estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         estimator.fit(request.X, np.asarray(classes)[columns])
     if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
         raise ValueError(f"`estimator` must be a fitted probabilistic classifier, got {estimator}.")
-    found = np.asarray(estimator.predict_proba(request.X), dtype=float)
-    if len(found) != len(columns):
-        raise ValueError(f"`X` must have {len(columns)} rows, as `y` has, got {len(found)}.")
     known = find_columns(estimator.classes_, np.asarray(classes))
     if (known < 0).any():
         odd = estimator.classes_.tolist()[known.argmin()]
         raise ValueError(f"`classes` must hold those of `estimator`, got one without {odd!r}.")
     table = np.zeros((len(columns), len(classes)))
-    table[:, known] = found
+    table[:, known] = estimator.predict_proba(request.X)
     table[np.arange(len(columns)), columns] = 0.0
     # A classifier that is sure of the truth still has its least unlikely mistakes.
     mean = table.sum(axis=1, keepdims=True) / (len(classes) - 1)
     table = np.divide(table, mean, out=np.ones_like(table), where=mean > 0)
-    return draw_flips(request, np.minimum(request.flip_proba * table, 1.0), columns, by_class=False)
+    return draw_flips(request, np.minimum(request.flip_proba * table, 1.0), by_class=False)
 
 
 BY_ROW = {
@@ -162,8 +157,7 @@ def share_sets(source: str, request: Request) -> tuple[Draw, np.ndarray]:
     """
     members = BY_GROUP[source](request) if request.groups is None else _check_groups(request)
     shape = (members.max() + 1, len(request.classes))
-    ones = np.ones(len(members), dtype=np.int64)
-    own = sp.csr_array((ones, (members, request.columns)), shape=shape)
+    own = sp.csr_array((np.ones_like(members), (members, request.columns)), shape=shape)
     is_single = np.diff(own.indptr) == 1
     sets, is_clean = own.astype(bool), request.is_clean
     if source == "lexicon" and request.flip_proba > 0:
@@ -175,21 +169,17 @@ def share_sets(source: str, request: Request) -> tuple[Draw, np.ndarray]:
 
 def _add_wrong(sets: sp.csr_array, needs_one: np.ndarray, request: Request) -> sp.csr_array:
     """Add wrong labels to the sets, at least one where ``needs_one``."""
-    table = np.full((sets.shape[1],) * 2, float(request.flip_proba))
-    draw = draw_flips(request, table, sets.indices[sets.indptr[:-1]])
+    draw = _flip(replace(request, columns=sets.indices[sets.indptr[:-1]]))
     blocks = []
     for block in cut_blocks(*sets.shape):
         S = sets[block].toarray()
         for some, at_least_one in ((~needs_one[block], False), (needs_one[block], True)):
-            if some.any():
-                S[some] |= draw(block[some], at_least_one)
+            S[some] |= draw(block[some], at_least_one)
         blocks.append(sp.csr_array(S))
     return sp.vstack(blocks, format="csr")
 
 
-def _prefer_single(
-    is_clean: np.ndarray, is_single: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _prefer_single(is_clean: np.ndarray, is_single: np.ndarray, rng: Rng) -> np.ndarray:
     """Let the rows of groups with a single label replace as many others among the clean rows."""
     n_more = np.count_nonzero(is_single & ~is_clean)
     others = np.flatnonzero(is_clean & ~is_single)
@@ -225,7 +215,10 @@ def draw_bags(request: Request) -> np.ndarray:
     With a clean rate, the bags of the other rows hold at least two labels.
     """
     columns, is_clean, partial = request.columns, request.is_clean, request.partial
-    low, high = _check_bag_size(request.bag_size)
+    sizes = np.ravel(request.bag_size)
+    if sizes.dtype.kind not in "iu" or len(sizes) not in (1, 2) or not 1 <= sizes[0] <= sizes[-1]:
+        raise ValueError(f"`bag_size` must be a positive integer or two, got {request.bag_size!r}.")
+    low, high = int(sizes[0]), int(sizes[-1])
     if partial:
         if high < 2 and not is_clean.all():
             raise ValueError("`bag_size` must be at least 2 with a `clean_rate`, got 1.")
@@ -251,11 +244,7 @@ def draw_bags(request: Request) -> np.ndarray:
 def find_types(request: Request) -> np.ndarray:
     """Return the type of each row: the nearest of ``n_types`` rows drawn at random."""
     n_samples, n_types = len(request.columns), request.n_types
-    if request.X is None:
-        raise ValueError('`X` or `groups` must be given for source="lexicon", got None.')
     X = check_array(request.X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
-    if X.shape[0] != n_samples:
-        raise ValueError(f"`X` must have {n_samples} rows, as `y` has, got {X.shape[0]}.")
     if n_types is None:
         n_types = max(1, n_samples // _ROWS_PER_TYPE)
     elif not isinstance(n_types, Integral) or not 1 <= int(n_types) <= n_samples:
@@ -263,13 +252,6 @@ def find_types(request: Request) -> np.ndarray:
     X = StandardScaler(with_mean=False).fit_transform(X)  # distances do not depend on the mean
     entries = request.rng.permutation(n_samples)[:n_types]
     return np.unique(pairwise_distances_argmin(X, X[entries]), return_inverse=True)[1]
-
-
-def _check_bag_size(bag_size: Any) -> tuple[int, int]:
-    sizes = np.ravel(bag_size)
-    if sizes.dtype.kind not in "iu" or len(sizes) not in (1, 2) or not 1 <= sizes[0] <= sizes[-1]:
-        raise ValueError(f"`bag_size` must be a positive integer or two, got {bag_size!r}.")
-    return int(sizes[0]), int(sizes[-1])
 
 
 def _order_by_scene(request: Request) -> list[np.ndarray]:
@@ -288,22 +270,16 @@ def _order_by_scene(request: Request) -> list[np.ndarray]:
     return np.split(rows[order], np.cumsum(np.bincount(scene))[:-1])
 
 
-def _cut(
-    labels: np.ndarray, low: int, high: int, partial: bool, rng: np.random.Generator
-) -> np.ndarray:
+def _cut(labels: np.ndarray, low: int, high: int, partial: bool, rng: Rng) -> np.ndarray:
     """Cut a sequence of labels into bags; if ``partial``, merge bags until each has two labels."""
     sizes = rng.integers(low, high + 1, size=len(labels) // low + 1)
     bags = np.repeat(np.arange(len(sizes)), sizes)[: len(labels)]
     if not partial:
         return bags
-    starts = np.flatnonzero(np.diff(bags, prepend=-1))
-    smallest = np.minimum.reduceat(labels, starts)
-    largest = np.maximum.reduceat(labels, starts)
-    joined = np.empty(len(starts), dtype=np.int64)
-    current, seen = 0, set[int]()
-    for bag, pair in enumerate(zip(smallest.tolist(), largest.tolist(), strict=True)):
-        joined[bag] = current
-        seen.update(pair)
+    joined, current, seen = list[int](), 0, set[int]()
+    for bag in np.split(labels, np.cumsum(sizes)):
+        joined.append(current)
+        seen.update(bag.tolist())
         if len(seen) > 1:
             current, seen = current + 1, set()
     # A remainder with a single label goes to the last complete bag.

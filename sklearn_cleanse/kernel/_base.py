@@ -19,8 +19,8 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
     """Checks, scaling, the limit on memory, and prediction from the outputs of the ridge."""
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, 1e18, closed="right")],
+        "max_iter": [Interval(Integral, 1, 10**9, closed="both")],
         # the kernel needs its square and the inverse of that
         "length_scale": [Interval(Real, 1e-150, 1e150, closed="both"), None],
         "normalize": [StrOptions({"standard-l2", "standard", "l2"}), None],
@@ -50,6 +50,9 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             The fitted estimator.
         """
         self._validate_params()
+        for name in ("max_iter", "n_components", "n_neighbors"):
+            if getattr(self, name, None) is True:  # an integer to `_validate_params`
+                raise ValueError(f"`{name}` must be an integer, got True. Pass a number.")
         check_index(X, y)
         with unchanged_on_error(self):
             X = self._check_X(X, reset=True)
@@ -62,11 +65,8 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
             self.classes_ = candidates.classes
             columns, remedy = self._memory_columns(candidates.mask)
             columns += 14 * len(self.classes_) + 3 * X.shape[1]
-            check_memory(
-                8 * len(X) * columns,
-                f"{len(X)} samples",
-                f"Fit a random subset of the rows, or {remedy}.",
-            )
+            remedy = f"Fit a random subset of the rows, or {remedy}."
+            check_memory(8 * len(X) * columns, f"{len(X)} samples", remedy)
             # DEVIATES: PL-CGR's published demo has "l2" alone, which lets features of large values
             # dominate. The default, "standard-l2", first makes the columns comparable.
             self.scaler_ = FeatureScaler.fit(X, self.normalize)
@@ -83,11 +83,10 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         X = check_features(self, X, reset=reset)
         if np.isnan(X).any():
             row, column = np.argwhere(np.isnan(X))[0]
-            name = type(self).__name__
             raise ValueError(
-                f"X must not have missing values, got NaN in row {row}, column {column}. Pass "
-                f"make_pipeline(SimpleImputer(add_indicator=True), {name}()), or use "
-                "CleanSEKernelClassifier, which allows them."
+                f"X must not have missing values, got NaN in row {row}, column {column}. Use "
+                "CleanSEKernelClassifier, which allows them, or make_pipeline(SimpleImputer("
+                f"add_indicator=True), {type(self).__name__}())."
             )
         return np.asarray(X, dtype=np.float64)
 
@@ -101,7 +100,10 @@ class KernelClassifier(PartialLabelMixin, BaseEstimator):
         outputs = np.empty((len(X), len(self.classes_)))
         for rows in gen_batches(len(X), max(1, 2**24 // len(self.coef_))):
             outputs[rows] = self.feature_map_.transform(X[rows]) @ self.coef_
-        return outputs + self.intercept_
+        outputs += self.intercept_  # in place: a damaged intercept must not widen the result
+        if not np.isfinite(outputs).all():
+            raise ValueError("Outputs must be finite, got NaN or infinity. Fit the model again.")
+        return outputs
 
     def decision_function(self, X):
         """Compute the outputs of the kernel ridge regression.

@@ -25,8 +25,6 @@ from ..votes import KernelModel, fold_scores, make_ridge, metric_votes
 from ..votes._model import distinct_rows
 from ..votes._ridge import count_components, memory_needed
 
-__all__ = ["CleanSEKernelClassifier"]
-
 #: Smallest score: probabilities are not trusted below this.
 _FLOOR = 1e-2
 

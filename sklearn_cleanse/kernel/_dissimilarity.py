@@ -7,6 +7,8 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 from sklearn.utils import gen_batches
 
+from ._steps import Array
+
 # The method's first penalty on the difference of the copies [μ], its growth [ρ] and its end.
 FIRST_PENALTY, GROWTH, MAX_PENALTY = 1e-4, 1.1, 1e10
 # Columns per block: many, for fast products of dense matrices, and not a power of two, which would
@@ -20,7 +22,7 @@ MIN_ELIMINATED = 64  # samples that a round must eliminate to be worth it
 DENSE_SPEED = 12
 
 
-def elimination_order(laplacian: sp.csr_array) -> tuple[np.ndarray, list[int]]:
+def elimination_order(laplacian: sp.csr_array) -> tuple[Array, list[int]]:
     """Choose an order in which samples can be eliminated from systems with the graph's Laplacian.
 
     A round eliminates samples of which no two are neighbors, all at once; their neighbors become
@@ -107,7 +109,7 @@ class Smoother:
             factor, _ = lapack.dpotrf(system.toarray(order="F"), lower=True, overwrite_a=True)
             self._inverse, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
 
-    def solve(self, Y: np.ndarray) -> np.ndarray:
+    def solve(self, Y: Array) -> Array:
         """Solve for Y of shape (n_samples, n_columns)."""
         if self._inverse is not None:
             return self._eliminate(Y)
@@ -116,7 +118,7 @@ class Smoother:
             X[:, strip] = self._iterate(Y[:, strip].copy())
         return X
 
-    def _eliminate(self, Y: np.ndarray) -> np.ndarray:
+    def _eliminate(self, Y: Array) -> Array:
         X = rest = Y.copy()
         visited = []
         for leaving in self._rounds:
@@ -130,7 +132,7 @@ class Smoother:
             gone -= leaving.up @ rest
         return X
 
-    def _iterate(self, residual: np.ndarray) -> np.ndarray:
+    def _iterate(self, residual: Array) -> Array:
         """Solve by Chebyshev's iteration for a spectrum of middle ± radius."""
         X = residual / self._middle
         step, ratio = X.copy(), self._radius / self._middle
@@ -166,7 +168,7 @@ class Dissimilarity:
     """
 
     def __init__(
-        self, candidates: np.ndarray, smoother: Smoother, weight: float, smoothness: float
+        self, candidates: Array, smoother: Smoother, weight: float, smoothness: float
     ) -> None:
         self._smoother, self._weight, self._smoothness = smoother, weight, smoothness
         n_samples, numbers = len(candidates), candidates.astype(float)
@@ -177,17 +179,13 @@ class Dissimilarity:
         # ``(μ' I + 2βL) X = μ' pending``. It shrinks from update to update, and with it the work
         # for a given accuracy.
         self._blocks = [
-            (
-                block,
-                numbers @ numbers[block].T == 0,
-                np.zeros((3, n_samples, block.stop - block.start)),
-            )
-            for block in gen_batches(n_samples, BLOCK_COLUMNS)
+            (b, numbers @ numbers[b].T == 0, np.zeros((3, n_samples, b.stop - b.start)))
+            for b in gen_batches(n_samples, BLOCK_COLUMNS)
         ]
         self._norm = math.sqrt(n_samples)  # bounds each column of ``pending``
         self._penalty = FIRST_PENALTY
 
-    def update(self, confidences: np.ndarray) -> float:
+    def update(self, confidences: Array) -> float:
         """Minimize the Lagrangian over D, then over A; update the dual and the penalty.
 
         Returns the largest difference of the two copies.
@@ -218,16 +216,14 @@ class Dissimilarity:
         self._norm = math.sqrt(norms.max())
         return largest
 
-    def symmetric_part(self) -> np.ndarray:
+    def symmetric_part(self) -> Array:
         """Return the symmetric part of the bounded copy."""
         total = self._bounded + self._bounded.T
         total /= 2
         return total
 
 
-def constrain(
-    smooth: np.ndarray, dual: np.ndarray, push: np.ndarray, disjoint: np.ndarray
-) -> np.ndarray:
+def constrain(smooth: Array, dual: Array, push: Array, disjoint: Array) -> Array:
     """Bound the dissimilarity to [0, 1], and to one between disjoint candidate sets.
 
     With the dual over the penalty and ``push = α/μ FF'`` this minimizes the Lagrangian's part

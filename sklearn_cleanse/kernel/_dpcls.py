@@ -11,8 +11,6 @@ from ._base import KernelClassifier
 from ._dissimilarity import FIRST_PENALTY, Dissimilarity, Smoother, elimination_order
 from ._steps import ExactRidge, confidence_step, neighbor_laplacian
 
-__all__ = ["DPCLSClassifier"]
-
 # Projected gradient steps on the confidences per iteration, at most: more change nothing, as the
 # next iteration goes on from where they end.
 N_STEPS = 10
@@ -31,9 +29,9 @@ class DPCLSClassifier(KernelClassifier):
     Parameters
     ----------
     alpha : float, default=0.05
-        Strength of the ridge penalty [λ].
+        Strength of the ridge penalty [λ], at most 1e18.
     dissimilarity_weight : float, default=0.01
-        How strongly dissimilar samples push each other's confidences apart [α].
+        How strongly dissimilar samples push each other's confidences apart [α], at most 1e18.
     smoothness_weight : float, default=0.001
         How far dissimilarity spreads along the graph [β], at most 1e4.
     n_neighbors : int, default=10
@@ -108,7 +106,7 @@ class DPCLSClassifier(KernelClassifier):
 
     _parameter_constraints: ClassVar[dict] = {
         **KernelClassifier._parameter_constraints,
-        "dissimilarity_weight": [Interval(Real, 0, None, closed="left")],
+        "dissimilarity_weight": [Interval(Real, 0, 1e18, closed="both")],
         "smoothness_weight": [Interval(Real, 0, MAX_SMOOTHNESS, closed="both")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -146,9 +144,7 @@ class DPCLSClassifier(KernelClassifier):
         dissimilarity = Dissimilarity(mask, smoother, weight, self.smoothness_weight)
         confidences = mask / mask.sum(axis=1, keepdims=True)
         all_clean = (confidences == mask).all()
-        n_iter = 0
-        for _ in tqdm(range(self.max_iter), desc="DPCLS", disable=not self.verbose):
-            n_iter += 1
+        for n_iter in tqdm(range(1, self.max_iter + 1), desc="DPCLS", disable=not self.verbose):  # noqa: B007
             outputs = ridge.fit(confidences)
             if all_clean:  # nothing to update
                 break

@@ -11,8 +11,6 @@ from tqdm import tqdm
 from ._base import KernelClassifier
 from ._steps import ExactRidge, NystroemRidge, class_costs, cost_step, project_simplex
 
-__all__ = ["PLCGRClassifier"]
-
 
 class PLCGRClassifier(KernelClassifier):
     """Partial label learning by cost-guided retraining (PL-CGR).
@@ -24,11 +22,11 @@ class PLCGRClassifier(KernelClassifier):
     Parameters
     ----------
     alpha : float, default=0.04
-        Strength of the ridge penalty [μ].
+        Strength of the ridge penalty [μ], at most 1e18.
     cost_weight : float, default=0.6
-        How far costs move the confidences [λ].
+        How far costs move the confidences [λ], at most 1e18.
     first_bonus : float, default=0.2
-        Bonus on the output of each row's best candidate at the start [c].
+        Bonus on the output of each row's best candidate at the start [c], at most 1e18.
     cluster_ratio : float, default=0.1
         Centers per member of a class, for the distances between classes.
     balance : bool, default=True
@@ -117,8 +115,8 @@ class PLCGRClassifier(KernelClassifier):
 
     _parameter_constraints: ClassVar[dict] = {
         **KernelClassifier._parameter_constraints,
-        "cost_weight": [Interval(Real, 0, None, closed="left")],
-        "first_bonus": [Interval(Real, 0, None, closed="left")],
+        "cost_weight": [Interval(Real, 0, 1e18, closed="both")],
+        "first_bonus": [Interval(Real, 0, 1e18, closed="both")],
         "cluster_ratio": [Interval(Real, 0, 1, closed="right")],
         "balance": ["boolean"],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -158,7 +156,7 @@ class PLCGRClassifier(KernelClassifier):
         rng = check_random_state(self.random_state)
         seed = rng.randint(np.iinfo(np.int32).max)
         if self.n_components is None or self.n_components >= len(X):
-            ridge = ExactRidge(X, self.alpha, self.length_scale)
+            ridge: ExactRidge | NystroemRidge = ExactRidge(X, self.alpha, self.length_scale)
         else:
             ridge = NystroemRidge(X, self.alpha, self.length_scale, self.n_components, rng)
         outputs = ridge.fit(mask.astype(float))

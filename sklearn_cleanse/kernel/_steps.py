@@ -10,7 +10,6 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.random import RandomState
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.csgraph import laplacian
 from sklearn.cluster import KMeans
@@ -21,6 +20,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils import gen_batches
 
 Array = np.ndarray
+Rng = np.random.RandomState
 
 SMOOTHING = 0.1  # added to distances between classes before they are normalized
 CONFIDENCE_TOL = 1e-6  # confidences that change by less have converged
@@ -87,7 +87,9 @@ class FeatureScaler:
 
     def transform(self, X: Array) -> Array:
         """Scale samples."""
-        X = (X - self.mean) / self.scale
+        # In place: damaged statistics must not widen the result.
+        X = np.subtract(X, self.mean, out=np.empty_like(X))
+        X /= self.scale
         return normalize(X, copy=False) if self.unit_rows else X
 
 
@@ -141,12 +143,7 @@ class NystroemRidge:
     """The same regression on a kernel of low rank, in O(n_samples × n_components) memory."""
 
     def __init__(
-        self,
-        X: Array,
-        alpha: float,
-        length_scale: float | None,
-        n_components: int,
-        rng: RandomState,
+        self, X: Array, alpha: float, length_scale: float | None, n_components: int, rng: Rng
     ) -> None:
         if length_scale is None:
             some = rng.choice(len(X), n_components, replace=False)
@@ -177,7 +174,7 @@ def _factorize(matrix: Array, alpha: float, **options: bool) -> tuple[Array, boo
     except LinAlgError:
         raise ValueError(
             "`alpha` must be large enough for double precision with these rows, got "
-            f"{alpha!r}. Raise it, for instance to 1e-6."
+            f"{alpha!r}. Raise it, for instance to {max(1e-6, 10 * alpha):g}."
         ) from None
 
 

@@ -1,6 +1,6 @@
 """The measures: functions of candidates and predictions, and a report of them class by class."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import logsumexp
@@ -87,9 +87,8 @@ def approximated_accuracy(
     candidates, log_proba, _ = read_proba(y_candidates, y_proba, log, classes)
     # DEVIATES: PLENCH's code computes 1 - risk with 1e-12 in the denominator, so that a confident
     # prediction outside the candidates scores 1 where the candidates' mass underflows.
-    restricted = candidate_softmax(log_proba, candidates.mask)
-    values = at_columns(restricted, log_proba.argmax(axis=1))
-    return _average(values, y_candidates, sample_weight)
+    proba = candidate_softmax(log_proba, candidates.mask)
+    return _average(at_columns(proba, log_proba.argmax(axis=1)), y_candidates, sample_weight)
 
 
 def candidate_log_loss(
@@ -355,7 +354,7 @@ def candidate_report(
         table["support"] = [*support, n_samples]
     report = pd.DataFrame(table, index=[*names, last])
     if output_dict:
-        return report.to_dict("index")
+        return cast(dict[str, dict[str, float]], report.to_dict("index"))
     style = {"float_format": f"{{:.{digits}f}}".format, "na_rep": "-"}
     text = Report(report.to_string(**style))
     text.html = report.to_html(**style)

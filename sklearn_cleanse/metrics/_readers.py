@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.utils import column_or_1d
 
 from ..candidates import Candidates, check_candidates, check_index
 from ..candidates._labels import check_classes, find_columns, label_array, order_labels, shorten
-from ..candidates._read import encode, read_form
+from ..candidates._matrix import to_numbers
+from ..candidates._read import encode, match_columns, read_form
+from ..candidates._record import from_arrow
 
 #: Other positive weights raise: sums of their products with losses may overflow or vanish.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
@@ -20,6 +21,8 @@ def read_labels(y: Any, classes: Any, **labels: Any) -> tuple[Candidates, list[n
 
     Where ``y`` holds labels, those that are not among ``classes`` become further classes.
     """
+    for name, values in labels.items():
+        check_index(y, values, name, "y_candidates")
     arrays = {name: _read_array(name, values) for name, values in labels.items()}
     if isinstance(y, Candidates):
         candidates = check_candidates(y, classes=classes)
@@ -30,7 +33,6 @@ def read_labels(y: Any, classes: Any, **labels: Any) -> tuple[Candidates, list[n
             classes = _extend(classes, given.labels, *named)
         # Where all labels are the same, there is still a score.
         candidates = encode(given, classes, min_classes=1 if given.matrix is None else 2)
-    check_index(y, labels.get("truth"), "truth")
     return candidates, [_columns(name, array, candidates) for name, array in arrays.items()]
 
 
@@ -49,9 +51,16 @@ def _read_array(name: str, values: Any) -> np.ndarray:
 def _extend(classes: Any, *labels: Any) -> np.ndarray:
     """Append new labels to the classes; without classes, sort those that occur."""
     known = [] if classes is None else check_classes(classes).tolist()
-    named = (values.tolist() if isinstance(values, np.ndarray) else values for values in labels)
-    new, _ = order_labels(list(set().union(*named).difference(known)))
-    return label_array([*known, *new.tolist()])
+    unknown = set().union(*(label_array(values).tolist() for values in labels)).difference(known)
+    try:
+        return label_array([*known, *order_labels(list(unknown))[0].tolist()])
+    except ValueError as error:
+        if not known:
+            raise
+        raise ValueError(
+            f"Labels must be of the type of the classes, {shorten(check_classes(classes))}, "
+            f"got {min(unknown, key=repr)!r}. Pass labels as `fit` got them."
+        ) from error
 
 
 def _columns(name: str, labels: np.ndarray, candidates: Candidates) -> np.ndarray:
@@ -73,28 +82,13 @@ def _columns(name: str, labels: np.ndarray, candidates: Candidates) -> np.ndarra
 def read_proba(
     y: Any, y_proba: Any, log: bool, classes: Any, **labels: Any
 ) -> tuple[Candidates, np.ndarray, list[np.ndarray]]:
-    """Return candidates, normalized log-probabilities and columns of labels."""
-    log_proba = log_probabilities(y_proba, log)
-    candidates, columns = read_labels(y, classes, **labels)
-    n_samples, n_classes = candidates.mask.shape
-    n_known = n_classes if classes is None else len(classes)
-    if log_proba.shape != (n_samples, n_known):
-        raise ValueError(
-            f"`y_proba` must have shape {(n_samples, n_known)}, as there are {n_samples} samples "
-            f"and {n_known} classes, got {log_proba.shape}. Pass `classes=` if some class is never "
-            "a candidate here."
-        )
-    # Labels that the classifier was not trained on have probability 0.
-    pad = ((0, 0), (0, n_classes - n_known))
-    return candidates, np.pad(log_proba, pad, constant_values=-np.inf), columns
-
-
-def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
-    """Return normalized log-probabilities, or raise an error that names the row."""
-    values: np.ndarray = np.ma.filled(np.ma.asarray(y_proba, dtype=float), np.nan)
+    """Return candidates, normalized log-probabilities and columns of labels, or name the row."""
+    check_index(y, y_proba, "y_proba", "y_candidates")
+    y_proba = from_arrow(y_proba)
+    values = to_numbers(y_proba).astype(float)
     if values.ndim != 2 or not values.size:
         raise ValueError(
-            f"`y_proba` must have shape (n_samples, n_classes), got shape {values.shape}."
+            f"`y_proba` must be an array of shape (n_samples, n_classes), got {y_proba!r:.100}."
         )
     if log:
         valid = np.isfinite(values.max(axis=1))  # NaN if any is
@@ -104,35 +98,47 @@ def log_probabilities(y_proba: Any, log: bool) -> np.ndarray:
         valid = (values >= 0).all(axis=1) & np.isclose(total, 1.0, rtol=0.0, atol=1e-3)
         rule = "probabilities that sum to 1 (log=True takes logarithms or logits)"
     for row in np.flatnonzero(~valid)[:1]:
-        raise ValueError(f"`y_proba` must hold {rule}, got {values[row]} in row {row}.")
+        found = f"{np.asarray(y_proba, dtype=object)[row]!s:.200}"
+        raise ValueError(f"`y_proba` must hold {rule}, got {found} in row {row}.")
     if not log:
         values = np.log(values, out=np.full_like(values, -np.inf), where=values > 0)
-    return values - logsumexp(values, axis=1, keepdims=True)
+    log_proba = values - logsumexp(values, axis=1, keepdims=True)
+    candidates, columns = read_labels(y, classes, **labels)
+    n_samples, n_classes = candidates.mask.shape
+    n_known = n_classes if classes is None else len(classes)
+    if log_proba.shape != (n_samples, n_known):
+        raise ValueError(
+            f"`y_proba` must have shape {(n_samples, n_known)}, as there are {n_samples} samples "
+            f"and {n_known} classes, got {log_proba.shape}. Pass `classes=` if some class is never "
+            "a candidate here."
+        )
+    names, known = [*getattr(y_proba, "columns", ())], candidates.classes[:n_known]
+    if names and (names != [*range(n_known)] or not {*known.tolist()}.isdisjoint(names)):
+        match_columns(check_classes(names, "Columns of `y_proba`"), n_known, known)
+    # Labels that the classifier was not trained on have probability 0.
+    pad = ((0, 0), (0, n_classes - n_known))
+    return candidates, np.pad(log_proba, pad, constant_values=-np.inf), columns
 
 
 def check_weight(y: Any, sample_weight: Any, n_samples: int) -> np.ndarray:
     """Return sample weights, all ones if None, or raise an error that names the row."""
     if sample_weight is None:
         return np.ones(n_samples)
-    if isinstance(sample_weight, np.ma.MaskedArray):
-        raise ValueError(
-            "`sample_weight` must not be a masked array. Pass sample_weight.filled(0)."
-        )
-    check_index(y, sample_weight, "sample_weight")
-    try:
-        weight = column_or_1d(sample_weight).astype(float)
-    except (TypeError, ValueError):  # text, or a table
-        weight = np.empty(0)
-    if len(weight) != n_samples:
+    check_index(y, sample_weight, "sample_weight", "y_candidates")
+    weight = to_numbers(sample_weight).astype(float)
+    weight = weight[:, 0] if weight.shape[1:] == (1,) else weight
+    if weight.shape != (n_samples,):
         raise ValueError(
             f"`sample_weight` must be one number for each of {n_samples} samples, got "
-            f"{sample_weight!r:.100}."
+            f"{sample_weight!r:.80}. Pass numbers."
         )
     valid = (weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT))
     for row in np.flatnonzero(~valid)[:1]:
+        is_large = MOST_WEIGHT < weight[row] < np.inf
+        remedy = "Divide all by their mean." if is_large else "Write 0 to leave the row out."
         raise ValueError(
             f"`sample_weight` must be 0 or between {LEAST_WEIGHT} and {MOST_WEIGHT}, got "
-            f"{weight[row]} in row {row}. Divide weights that are too large by their mean."
+            f"{np.ravel(sample_weight).tolist()[row]!r:.80} in row {row}. {remedy}"
         )
     if not weight.any():
         raise ValueError("`sample_weight` must not be zero in every row. Pass a positive weight.")
