@@ -80,8 +80,9 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
     arrays["sklearn_cleanse"] = np.arange(32, dtype=np.uint8)
     raw = safetensors.save(arrays).removesuffix(bytes(range(32)))
     raw += hashlib.sha256(raw).digest()
-    # Raises if `set_params` has changed the network's size since `fit`.
-    _read(raw, names, "cpu")
+    if hasattr(estimator, "net_"):
+        estimator.net_.check_built_from(estimator)
+    _read(raw, names, "cpu")  # what cannot be read again is not written
     _write(_regular(path), raw)
 
 
@@ -119,7 +120,8 @@ def _write(target: Path, raw: bytes) -> None:
         found = f"{target!s:.200} ({error.strerror or error})"
         raise type(error)(f"`path` must be writable, got {found}. Choose another.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only file system raises again
+            partial.unlink()
 
 
 def _is_own(value: Any) -> bool:
