@@ -93,6 +93,8 @@ def _read_columns(X: Any, name: str) -> Any:
         cells = np.asarray(values)
         if getattr(getattr(values, "dtype", None), "name", "") == "category":
             found["text"][column] = 0, cells[0]
+        elif names and cells.ndim > 1:  # a struct of polars
+            found["other"][column] = 0, cells[0]
         elif cells.dtype.kind in _ODD_KINDS:
             for (row, *_), cell in np.ndenumerate(cells):
                 found[_kind(cell, len(names) > 0)].setdefault(column, (row, cell))

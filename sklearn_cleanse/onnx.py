@@ -102,8 +102,7 @@ class _Model(nn.Module):
         if self.model is not None:
             with _Portable():
                 scores = _kernel_scores(self.model, self.basis, X)
-            floor = min(1e-2, 1 / scores.shape[1])
-            log_proba = log_proba + self.blend * scores.clamp(min=floor).log()
+            log_proba = log_proba + self.blend * scores.clamp(min(1e-2, 1 / scores.shape[1])).log()
         return (log_proba / self.temperature + self.log_odds).softmax(dim=1)
 
 

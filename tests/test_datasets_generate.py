@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
+from test_candidates_messages import replaced
 
 from sklearn_cleanse.datasets import (
     describe_candidates,
@@ -271,6 +272,9 @@ Y6, X6 = [0, 1, 2, 0, 1, 2], np.arange(12.0).reshape(6, 2)
 BAD = {
     "`source` must be one of .*, got 'unifrom'": {"source": "unifrom"},
     r"`flip_proba` must be a number from 0 to 1, got 1\.5": {"flip_proba": 1.5},
+    r"`flip_proba` must be a number from 0 to 1, got 10+\.": {"flip_proba": 10**400},
+    "`X` must not be masked": {"X": np.ma.array(X6, mask=X6 == 3)},
+    "Sparse X must be well-formed": {"X": replaced("csr", indptr=np.array([0, 9, 9, 5]))},
     "`noise_rate` must be a number from 0 to 1, got -1": {"noise_rate": -1},
     "`clean_rate` must be a number from 0 to 1, got nan": {"clean_rate": float("nan")},
     r"`scenes` must be a number from 0 to 1, got 1\.5": {"source": "bag", "scenes": 1.5},
@@ -279,7 +283,6 @@ BAD = {
     r"`source` must be one of .*, got \[\]": {"source": []},
     "'class-dependent' must be None with": {"source": "flip", "confusion": np.eye(3)},
     "'instance-dependent' must be None": {"estimator": LogisticRegression()},
-    "'lexicon' must be None with source='uniform'": {"n_types": 3},
     "rows for source='instance-dependent', got 0": {"source": "instance-dependent"},
     "6 rows for source=.instance-dependent., got 5": {"source": "instance-dependent", "X": X6[:5]},
     "fitted probabilistic classifier": {"source": "instance-dependent", "X": X6,

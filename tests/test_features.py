@@ -35,7 +35,8 @@ def test_what_can_be_used_is_not_copied(dtype):
 
 MASKED = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
 NULLS = pd.DataFrame([[1, pd.NA], [3, 4]], columns=["a", "b"], dtype=object)
-STRINGS = np.array([["1", "nan"], ["3", "4"]], dtype=np.dtypes.StringDType())
+TEXT = getattr(np.dtypes, "StringDType", lambda: "O")()  # of NumPy 2
+STRINGS = np.array([["1", "nan"], ["3", "4"]], dtype=TEXT)
 SPARSE = pd.DataFrame([[1, np.nan], [3, 4.0]], dtype="Sparse[float]")
 ARRAYS = [MASKED, MASKED.astype(object), list(MASKED), NULLS.to_numpy(), NULLS.to_numpy().tolist()]
 
@@ -50,6 +51,12 @@ def test_strides_are_those_that_torch_can_read():
     record = np.zeros(3, dtype=[("kind", "u1"), ("values", "f8", 2)])["values"]
     for X in (np.ones((3, 2))[::-1], pd.DataFrame(np.ones((3, 2), "f4"))[::-1], record):
         assert all(step >= 0 and step % 4 == 0 for step in read(X).strides)
+
+
+class Frame(dict):
+    """The little of a polars frame that matters here."""
+
+    columns, __array__ = property(list), None
 
 
 FRAME = pd.DataFrame({"size": [1.0, 2.0], "when": pd.to_datetime(["2020-01-01", None])})
@@ -75,10 +82,11 @@ FRAME = pd.DataFrame({"size": [1.0, 2.0], "when": pd.to_datetime(["2020-01-01", 
         ([[1, 2], [3, 10**400]], r"got 10+ \(int\) in row 1, column 1"),
         (pd.DataFrame({"a": [1, [1]]}), r"got \[1\] \(list\) in row 1, column 'a'"),
         (pd.DataFrame({"a": [1, pd.Interval(0, 1)]}), r"\(Interval\) in row 1, column 'a'"),
+        (Frame(a=np.ones((2, 1))), r"got array.* \(ndarray\) in row 0, column 'a'"),
         (pd.DataFrame({"a": [1, 1j]}, dtype=object), r"got 1j \(complex\) in row 1, column 'a'"),
         (sp.csr_array(np.ones((1, 1)) * np.inf), "got inf in row 0, column 0"),
         (np.ones((2, 1, 0, 2)), r"must have pixels, got X of shape \(2, 1, 0, 2\)"),
-        (np.array([["a", "b"]], dtype=np.dtypes.StringDType()), "categories in column 0, 1"),
+        (np.array([["a", "b"]], dtype=TEXT), "categories in column 0, 1"),
         ([[0.0], [1e-101]], "vary by at least 1e-100, got 1e-101 in feature 0"),
         (np.full((2, 1, 2, 2), np.nan), "NaN in row 0"),
     ],
@@ -86,12 +94,6 @@ FRAME = pd.DataFrame({"size": [1.0, 2.0], "when": pd.to_datetime(["2020-01-01", 
 def test_bad_features_raise(X, message):
     with pytest.raises((ValueError, TypeError), match=message):
         read(X, allow_images=True)
-
-
-class Frame(dict):
-    """The little of a polars frame that matters here."""
-
-    columns, __array__ = property(list), None
 
 
 @pytest.mark.parametrize("kind", [Frame, pa.table])

@@ -338,9 +338,9 @@ LABELS = "must have the row labels of y_candidates.*y_candidates.index"
         *(
             (
                 lambda n=n: expected_calibration_error([[1, 0]], [[1, 0]], [0], n_bins=n),
-                f"`n_bins` must be an integer of at least 1, got {n!r}",
+                f"`n_bins` must be an integer from 1 to a million, got {n!r:.80}",
             )
-            for n in (0, 2.5, True, "ten")
+            for n in (0, 2.5, True, "ten", 10**7, 10**400)
         ),
     ],
 )

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 
 from ..candidates._labels import is_missing
+from ..candidates._matrix import check_sparse
 from ._labels import check_output, encode_labels
 from ._sources import BY_GROUP, BY_ROW, Request, Rng, cut_blocks, share_sets
 
@@ -162,6 +163,10 @@ def make_candidates(
     for other in of.keys() - {source}:
         if of[other] is not None:
             raise ValueError(f"Options of source={other!r} must be None with source={source!r}.")
+    for name, values in (("X", X), ("groups", groups)):
+        if isinstance(values, np.ma.MaskedArray):
+            raise ValueError(f"`{name}` must not be masked. Fill or drop what is missing.")
+    X = check_sparse(X, "X") if sp.issparse(X) else X
     needs_X = source == "instance-dependent" or (source == "lexicon" and groups is None)
     if needs_X and (n_rows := 0 if X is None else _num_samples(X)) != len(columns):
         raise ValueError(f"`X` must have {len(columns)} rows for source={source!r}, got {n_rows}.")
@@ -192,8 +197,8 @@ def make_candidates(
 def check_rates(**rates: Any) -> None:
     """Raise ValueError if a parameter is not a proportion or probability."""
     for name, value in rates.items():
-        if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-            raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r}.")
+        if not isinstance(value, Real) or not 0 <= np.clip(np.array(value), -1, 2) <= 1:
+            raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r:.80}.")
 
 
 def _read_truth(y: Any, classes: Any, as_frame: bool) -> tuple[list[Any], np.ndarray]:

@@ -217,7 +217,7 @@ def expected_calibration_error(
         instead of the prediction. Needs ``truth``. A sample with a single candidate is then right
         with confidence one; ``sample_weight=~candidates.is_clean`` leaves such samples out.
     n_bins : int, default=10
-        Number of bins between 0 and 1. Empty ones do not count.
+        Number of bins between 0 and 1, at most a million. Empty ones do not count.
     log : bool, default=False
         Whether ``y_proba`` holds logarithms, up to a constant per row, so that logits do too.
     classes : array-like of shape (n_classes,), default=None
@@ -245,8 +245,8 @@ def expected_calibration_error(
     """
     if restrict and truth is None:
         raise ValueError("`restrict=True` needs `truth`: the best candidate is always a candidate.")
-    if isinstance(n_bins, bool) or not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
-        raise ValueError(f"`n_bins` must be an integer of at least 1, got {n_bins!r}.")
+    if type(n_bins) is bool or not isinstance(n_bins, (int, np.integer)) or not 0 < n_bins <= 10**6:
+        raise ValueError(f"`n_bins` must be an integer from 1 to a million, got {n_bins!r:.80}.")
     labels = {} if truth is None else {"truth": truth}
     candidates, log_proba, columns = read_proba(y_candidates, y_proba, log, classes, **labels)
     mask = candidates.mask if restrict else np.ones_like(candidates.mask)

@@ -42,24 +42,14 @@ def paper_settings() -> dict[str, Any]:
     >>> CleanSEClassifier(**paper_settings()).voter
     NeighborVoter(end=None, hard=True, within='batch')
     """
-    return {
-        "loss": "cc",
-        "voter": NeighborVoter(hard=True, within="batch", end=None),
-        "voter_blend": 0.0,
-        "temperature": 3.0,
-        "count_weight": 1e-3,
-        "count_loss": "entropy",
-        "count_every": 1,
-        "module_params": {"batch_norm": False, "dropout": 0.0},
-        "hidden_layer_sizes": (500,),
-        "n_networks": 1,
-        "scaling": "standard",
-        "max_epochs": 250,
-        "batch_size": 64,
-        "lr": 1e-3,
-        "schedule": "constant",
-        "weight_decay": 1e-5,
-    }
+    voter = NeighborVoter(hard=True, within="batch", end=None)
+    votes = {"loss": "cc", "voter": voter, "voter_blend": 0.0, "temperature": 3.0}
+    counts = {"count_weight": 1e-3, "count_loss": "entropy", "count_every": 1}
+    network: dict[str, Any] = {"module_params": {"batch_norm": False, "dropout": 0.0}}
+    network |= {"hidden_layer_sizes": (500,), "n_networks": 1, "scaling": "standard"}
+    training: dict[str, Any] = {"max_epochs": 250, "batch_size": 64, "lr": 1e-3}
+    training |= {"schedule": "constant", "weight_decay": 1e-5}
+    return votes | counts | network | training
 
 
 def reconstructed_settings() -> dict[str, Any]:
@@ -78,12 +68,9 @@ def reconstructed_settings() -> dict[str, Any]:
     >>> reconstructed_settings()["loss"]
     'rc'
     """
-    return paper_settings() | {
-        "loss": "rc",
-        "voter": NeighborVoter(hard=True, scope="all", end=None),
-        "count_loss": "interval",
-        "count_weight": 0.1,
-    }
+    voter = NeighborVoter(hard=True, scope="all", end=None)
+    counts = {"count_loss": "interval", "count_weight": 0.1}
+    return paper_settings() | {"loss": "rc", "voter": voter} | counts
 
 
 class CleanSEClassifier(PredictionSetMixin, PartialLabelClassifier):
