@@ -109,6 +109,10 @@ def test_rates_are_met_and_noise_leaves_sizes_alone(source):
     options = {"X": X, "clean_rate": 0.3, "random_state": 0}
     plain = make_candidates(y, source, **options)
     S = make_candidates(y, source, noise_rate=0.1, **options)
+    damaged = sp.csr_array(X)
+    damaged.indices[0] = 10**6
+    with pytest.raises(ValueError, match="Sparse X must be well-formed"):
+        describe_candidates(S, X=damaged)
     found = describe_candidates(S, y)
     assert abs(found.clean_rate - 0.3) < 0.5 / len(y)
     assert abs(found.noise_rate - 0.1) < 0.5 / len(y)

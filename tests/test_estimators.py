@@ -179,17 +179,6 @@ def test_global_generators_are_left_alone(cls, blobs):
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
-def test_single_and_double_precision_give_the_same_model(cls, blobs):
-    X, S, _ = blobs
-    X = X.astype(np.float32) * [1, 1e-3, 1e3, 1] + np.float32([0, 0, 1e4, 5])
-    single = X.astype(np.float32)
-    one, other = (quick(cls).fit(part, S) for part in (single, single.astype(np.float64)))
-    np.testing.assert_allclose(one.predict_proba(single), other.predict_proba(single), atol=1e-3)
-    big_endian = single.astype(">f8")
-    np.testing.assert_array_equal(quick(cls).fit(big_endian, S).predict(single), other.predict(X))
-
-
-@pytest.mark.parametrize("cls", ESTIMATORS)
 def test_disambiguation_stays_inside_the_candidates(cls, blobs):
     X, S, y = blobs
     model = quick(cls).fit(X, S)

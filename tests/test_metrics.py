@@ -315,7 +315,6 @@ LABELS = "must have the row labels of y_candidates.*y_candidates.index"
         (lambda: disambiguation_accuracy([[1, 0]], [[1, 0]], [7]), "`truth` .* got 7 in row 0"),
         (lambda: disambiguation_accuracy(FRAME, FRAME, MOVED[1]), f"`truth` {LABELS}"),
         (lambda: covering_rate(FRAME, MOVED[0]), f"`y_pred` {LABELS}"),
-        (lambda: candidate_report(FRAME, MOVED[0]), f"`y_pred` {LABELS}"),
         (lambda: candidate_log_loss(FRAME, MOVED), f"`y_proba` {LABELS}"),
         (lambda: candidate_log_loss(FRAME, FRAME[[1, 0]]), "0, 1, got .* 1 in column 0"),
         (lambda: candidate_log_loss(FRAME, OTHER), "'x' in column 0. Reorder the columns"),

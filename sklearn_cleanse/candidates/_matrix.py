@@ -72,9 +72,8 @@ def read_dense(y: np.ndarray) -> np.ndarray:
         is_label = isinstance(value, (str, int)) or is_missing(value) or str(value).endswith(".0")
         raise ValueError(
             f"Candidates must lie between 0 and 1, got {value!r} in row {row}, column {column}. "
-            "Write 1 for a candidate and 0 for a label that is ruled out. For scores, pass "
-            "S = scores > 0.1. For label names, pass a list of sets such as "
-            "[{'cat', 'dog'}, {'cat'}]."
+            "Write 1 for a candidate and 0 for a label that is ruled out. For scores, pass S = "
+            "scores > 0.1. For label names, pass a list of sets such as [{'cat', 'dog'}, {'cat'}]."
             + " If each column holds the labels of one annotator, pass "
             "S = sklearn_cleanse.datasets.candidates_from_annotations(y)." * is_label
         )

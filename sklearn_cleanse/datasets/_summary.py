@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from ..candidates import check_candidates
+from ..candidates._matrix import check_sparse
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,8 @@ def describe_candidates(
         never_true = tuple(candidates.classes[~truth.mask.any(axis=0)].tolist())
         noise_rate = float(1 - candidates.mask[truth.mask].mean())
     if shape is not None:
-        rows = (X.toarray() if sp.issparse(X) else np.asarray(X)).reshape(shape[0], -1)
-        n_duplicates = int(pd.DataFrame(rows).duplicated().sum())
+        X = check_sparse(X, "X").toarray() if sp.issparse(X) else np.asarray(X)
+        n_duplicates = int(pd.DataFrame(X.reshape(len(X), -1)).duplicated().sum())
     return CandidateSummary(
         name=name,
         n_samples=len(sizes),
